@@ -16,7 +16,6 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 from scipy.stats import rankdata
 
-from coordinator.labelling.soft_labels import SoftLabels
 from protocols.study.findings import NOT_KNOWN, PRESENT
 from simulations.datasets.dataset import Dataset
 from simulations.groups import calibration
@@ -70,6 +69,7 @@ class CeilingOfFindings:
         return float(np.average([each.accuracy() for each in self.each], weights=weights))
 
 
+Said = Float64[ndarray, "pool findings"]  # of labels: probabilities, NaN where they say nothing
 Released = ReleasedStudent | StudentsOfFindings
 Ceilings = Ceiling | CeilingOfFindings
 
@@ -78,7 +78,7 @@ Ceilings = Ceiling | CeilingOfFindings
 class FindingFigures:
     """How well one finding is told, in means over seeds.
 
-    present: of test records that know it, the share that has it; label_auroc: of the pool's soft labels against its
+    present: of test records that know it, the share that has it; label_auroc: of the pool's labels against its
     true ones; auroc: of the student on the test records; threshold: of the student's probability; sensitivity,
     specificity: at the threshold; brier, calibration_error: of its probabilities. None where a part has one class only.
     """
@@ -133,13 +133,13 @@ def auroc(scores: Float64[ndarray, " records"], present: Int64[ndarray, " record
 
 
 def findings_found(
-    dataset: Dataset, soft: Sequence[SoftLabels], students: Sequence[StudentsOfFindings], pooled: Ceilings | None
+    dataset: Dataset, said: Sequence[Said], students: Sequence[StudentsOfFindings], pooled: Ceilings | None
 ) -> FindingsFound | None:
-    """What the students of the seeds, in the order of their soft labels, tell of each finding; None where there are no
+    """What the students of the seeds, in the order of what labels say, tell of each finding; None where there are no
     students. pooled: the ceiling, if it was measured."""
     if not students:
         return None
-    told = [_Seed.of(dataset, labels, student) for labels, student in zip(soft, students, strict=True)]
+    told = [_Seed.of(dataset, labels, student) for labels, student in zip(said, students, strict=True)]
     found = []
     for at, (name, task) in enumerate(zip(dataset.findings, dataset.tasks, strict=True)):
         values = [seed.figures(at, task) for seed in told]
@@ -171,12 +171,12 @@ class _Seed:
     micro: float
 
     @classmethod
-    def of(cls, dataset: Dataset, soft: SoftLabels, students: StudentsOfFindings) -> _Seed:
+    def of(cls, dataset: Dataset, said: Said, students: StudentsOfFindings) -> _Seed:
         tests, thresholds, labels, aurocs = [], [], [], []
         for at, (student, task) in enumerate(zip(students.each, dataset.tasks, strict=True)):
             tests.append(student.probabilities(task.test_inputs)[:, PRESENT])
             thresholds.append(float(student.probabilities(task.public_inputs)[:, PRESENT].mean()))
-            labels.append(auroc(soft.probabilities[:, at], task.public_labels))
+            labels.append(auroc(said[:, at], np.where(np.isnan(said[:, at]), NOT_KNOWN, task.public_labels)))
             aurocs.append(auroc(tests[-1].astype(np.float64), task.test_labels))
         every = np.concatenate([task.test_labels for task in dataset.tasks])
         micro = auroc(np.concatenate(tests).astype(np.float64), every)

@@ -184,11 +184,11 @@ def _told(
     if source.studied is None:
         return None
     found = [
-        (seed.soft, student)
+        (seed.said, student)
         for seed, student in zip(seeds, students, strict=False)
-        if isinstance(student, StudentsOfFindings) and seed.soft is not None
+        if isinstance(student, StudentsOfFindings) and seed.said is not None
     ]
-    return findings_found(source.studied, [soft for soft, _ in found], [student for _, student in found], pooled)
+    return findings_found(source.studied, [said for said, _ in found], [student for _, student in found], pooled)
 
 
 def _evaluated(
@@ -218,6 +218,8 @@ def pool_warning(source: VoteSource, seed: SeedResult) -> list[str]:
 
 def _foretold(inputs: Inputs, first: SeedResult) -> int | None:
     if isinstance(inputs, VoteInputs) or inputs.settings.votes_by.once or not find_spec("sklearn"):
+        return None
+    if first.told is not None:
         return None
     return foretold(inputs.as_rows, first.labelling.labels)
 

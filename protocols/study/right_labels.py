@@ -75,6 +75,8 @@ def doubtful(study: Study, labels: Int64[ndarray, " queries"], foretold: int | N
 
 
 def _doubts_of_labels(study: Study, labels: Int64[ndarray, " queries"], foretold: int | None) -> list[str]:
+    if study.labelled.names:  # what is said below is of labels that name one class
+        return []
     found, released = [], labels[labels >= 0]
     asked = int((labels != NOT_ASKED).sum())
     by_class = np.bincount(released, minlength=study.classes)

@@ -47,6 +47,8 @@ class Asked(ABC):
     def check(self, mechanism: Mechanism, *, classes: int, findings: int) -> None:
         """Raises InvalidInput unless this mechanism can label rows of so many counts of these findings (0: a class)."""
         self._check_findings(findings)
+        if findings and mechanism.interactive:
+            raise InvalidInput(f"mechanism is {mechanism.name!r}; allowed with findings: one of a single round")
         if mechanism.names_sets:
             raise InvalidInput(f"mechanism is {mechanism.name!r}; allowed with findings_by {Tau.by!r} only")
         if self.classes not in (None, classes):
@@ -74,6 +76,10 @@ class Asked(ABC):
     def of_models(self, votes: Integer[ndarray, "... models queries"]) -> Integer[ndarray, "... teachers rows"]:
         """The votes of teachers on rows, of what their models say of queries."""
         return votes
+
+    def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"] | None:
+        """What labels say of each finding of each query, UNKNOWN where nothing; None of one class."""
+        return None
 
     def truth(self, labels: Int64[ndarray, "queries *findings"]) -> Int64[ndarray, " rows"] | None:
         """The right label of each row; None where a row has none."""

@@ -353,6 +353,8 @@ def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:
 
     given: the settings as somebody chose them, of which the remedy's command is made.
     """
+    if study.labelled.names:  # the votes that are expected to agree are on classes
+        return None
     agreement = agreement_of(inputs.settings, inputs)
     right = most_right(study, agreement)
     if right >= LEAST_RIGHT:

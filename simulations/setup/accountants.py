@@ -115,6 +115,11 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
             "what is asked depends on the votes before, and a sum of costs that depend on votes bounds nothing then; "
             "allowed: one that charges budgets"
         )
+    if names and study.mechanism.names_sets:
+        raise InvalidInput(
+            f"accountant {names[0]!r} bounds what one class reveals, and a label of {study.mechanism.name!r} is a set; "
+            "allowed: one that charges budgets"
+        )
     sensitivity = study.votes_per_unit * study.weights
     several = study.votes_per_unit > 1 or (study.votes.pooled and bool(np.any(sensitivity > 1)))
     dropping = study.votes.stop == "drop-exhausted" and len(np.unique(study.budgets.cap)) > 1

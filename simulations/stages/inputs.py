@@ -358,7 +358,8 @@ def _check_training(settings: Experiment) -> None:
 
 def _check_terms(settings: Experiment) -> None:
     """Raises InvalidInput for budgets, noise and threshold out of range, before any data are read."""
-    if not isinstance(parse_partition(settings.partition), BySite):
+    # What is asked of findings, and how many parties sites are, the data determine.
+    if settings.findings_by is None and not isinstance(parse_partition(settings.partition), BySite):
         # Classes and queries, which the data may determine, matter little for that.
         trial = make_study(
             settings, experiment_budgets(settings), classes=settings.classes or 10, queries=settings.queries or 100

@@ -20,7 +20,7 @@ from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.labelling.questions import Choose
 from protocols.ledger.ledger import Ledger
 from protocols.study.study import Study
-from protocols.votes import NOT_ASKED
+from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Request, VoteRequest
 from simulations.setup.levels import batch_noise, simulated_aggregation, simulated_ballot
 from simulations.stages.replay import (
@@ -40,7 +40,8 @@ LIVE_PARTIES = 1000
 class SeedResult:
     """One seed's labelling and the figures of its released labels.
 
-    soft: where records vote, the labels that were made of the released sums for all of the pool.
+    soft: where records vote, the labels that were made of the released sums for all of the pool. told: where teachers
+    voted on several findings, what labels say of each: -1 nothing, 0, 1.
     """
 
     seed: int
@@ -48,6 +49,7 @@ class SeedResult:
     spent_after: Int64[ndarray, "batches parties"]
     label_accuracy: float | None
     soft: SoftLabels | None = None
+    told: Int64[ndarray, "pool findings"] | None = None
 
     @property
     def answered(self) -> Int64[ndarray, " answered"]:
@@ -59,8 +61,8 @@ class SeedResult:
         soft labels of the whole pool where records vote."""
         if self.soft is not None:
             return np.arange(len(self.soft.probabilities)), self.soft.probabilities.astype(np.float32)
-        if self.labelling.cells is not None:
-            # The labels are of queries, which are no records of the pool.
+        if self.labelling.cells is not None or self.told is not None:
+            # The labels are of queries, or of rows, which are no records of the pool.
             return np.empty(0, np.int64), np.empty((0, classes), np.float32)
         released, reinforced = self.labelling.labels, self.labelling.reinforced
         labels = np.where(released >= 0, released, reinforced)
@@ -69,9 +71,22 @@ class SeedResult:
 
     def of_findings(self, tasks: int) -> list[SeedResult]:
         """The same with the labels of each finding alone; of one label, itself."""
-        if self.soft is None:
+        if self.soft is not None:
+            return [replace(self, soft=each) for each in self.soft.each]
+        if self.told is None:
             return [self] * tasks
-        return [replace(self, soft=each) for each in self.soft.each]
+        found, none = self.told.T, np.full(len(self.told), ABSTAIN, dtype=np.int64)
+        return [
+            replace(self, told=None, labelling=replace(self.labelling, labels=each, reinforced=none)) for each in found
+        ]
+
+    @property
+    def said(self) -> Float64[ndarray, "pool findings"] | None:
+        """How likely the labels say that each record of the pool has each finding, NaN where they do not; None of one
+        label."""
+        if self.soft is not None:
+            return self.soft.probabilities.astype(np.float64)
+        return None if self.told is None else np.where(self.told < 0, np.nan, self.told)
 
     @property
     def asked(self) -> int:
@@ -104,7 +119,7 @@ def label_seed(
     labels = result.labelling.labels
     answered = labels >= 0
     accuracy = None if truth is None or not answered.any() else float((labels == truth)[answered].mean())
-    return SeedResult(seed, result.labelling, result.spent_after, accuracy)
+    return SeedResult(seed, result.labelling, result.spent_after, accuracy, told=stored.asks.folded(labels))
 
 
 def live_study(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64, Integer
@@ -99,6 +100,7 @@ class VoteCounts:
 
     classes: int
     counts: Float64[ndarray, "queries classes"]
+    asks: ClassVar[Asked] = ONE_CLASS
 
     @property
     def queries(self) -> int:
