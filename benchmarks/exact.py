@@ -20,7 +20,7 @@ from scipy.special import log_ndtr, logsumexp
 
 from benchmarks.exact_per_instance import QuerySetting, total_rdp
 from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.research.papernot import answer_probability, threshold_rdp, total_label_rdp
+from protocols.research.papernot import answer_probability, published_threshold_rdp, total_label_rdp
 
 ORDERS, QUERIES, SAMPLE, DELTA = np.arange(2.0, 51.0), 640, 8, 1e-5
 SETTING = QuerySetting(sigma=40.0, threshold=200.0, sigma_threshold=150.0)
@@ -70,7 +70,7 @@ def main() -> None:
     print(f"640 x 10 x 49, joint, two-sided: {fast_s:.2f} s; quadrature {plain_s:.1f} s, {plain_s / fast_s:.0f} times")
     answers = answer_probability(votes.max(axis=1), threshold=200.0, sigma_threshold=150.0).for_research()
     label = total_label_rdp(votes, ORDERS, sigma=40.0, sensitivity=one, times=answers).for_research()[0]
-    papernot = label + QUERIES * threshold_rdp(ORDERS, sigma_threshold=150.0, sensitivity=one)[0]
+    papernot = label + QUERIES * published_threshold_rdp(ORDERS, sigma_threshold=150.0, sensitivity=one)[0]
     for name in ("Mironov 2017", "Canonne et al. 2020"):
         older = name == "Mironov 2017"
         pair = [

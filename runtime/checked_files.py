@@ -21,7 +21,7 @@ _FILE_BYTES = 2**31
 _CHUNK_BYTES = 2**20
 
 
-def read_bytes(path: Path) -> bytes:
+def read_unpacked(path: Path) -> bytes:
     """The file's content, decompressed when its name ends in .gz. Raises DataCorrupt when it cannot be
     read."""
     try:
@@ -42,7 +42,7 @@ def read_bytes(path: Path) -> bytes:
 def read_lines(path: Path) -> list[str]:
     """The file's lines without trailing blanks; empty lines are left out. Raises DataCorrupt."""
     try:
-        text = read_bytes(path).decode("utf-8")
+        text = read_unpacked(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataCorrupt(f"{path} is not UTF-8 text: {error}; allowed: UTF-8") from error
     return [line.rstrip() for line in text.splitlines() if line.strip()]

@@ -73,10 +73,10 @@ class Log:
 
     def __call__(self, event: str, fields: Mapping[str, str | int | float]) -> None:
         """Writes one line: time (UTC), event, and the allowed fields; `left_out` counts the others."""
-        now, event = datetime.datetime.now(datetime.UTC), printable(event)
+        now, event = datetime.datetime.now(datetime.UTC), shortened(event)
         # A code is a string too, and a bool does not count as a number.
         kept = {
-            key: printable(value) if isinstance(value, str) else value
+            key: shortened(value) if isinstance(value, str) else value
             for key, value in fields.items()
             if isinstance(value, FIELDS.get(key, ())) and not isinstance(value, bool)
         }
@@ -101,6 +101,6 @@ def _sentence(now: datetime.datetime, event: str, fields: Mapping[str, str | int
     return f"{now:%Y-%m-%d %H:%M:%S}Z {said}"
 
 
-def printable(value: str) -> str:
+def shortened(value: str) -> str:
     """At most 500 characters of `value`, "?" for unprintable ones: text from another party is shown to people."""
     return "".join(each if each.isprintable() else "?" for each in value[:_TEXT])

@@ -100,7 +100,7 @@ class GroupFigures:
     confidence: float
     brier: float
     pooled: float | None
-    cost: Cost | None
+    cost: CostOfPrivacy | None
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class PaysMost:
 
     figures: GroupFigures
     rest: float
-    excess: Cost
+    excess: CostOfPrivacy
     compared: int
 
 
@@ -127,7 +127,7 @@ class ByGroup:
     groups: tuple[GroupFigures, ...]
     calibrations: tuple[Calibration, ...]
     pooled: Calibration | None
-    cost: Cost | None
+    cost: CostOfPrivacy | None
     pays_most: PaysMost | None
 
 
@@ -183,8 +183,8 @@ def _figures(
 
 def _cost(
     without: Bool[ndarray, " records"], right: Bool[ndarray, "seeds records"], replicates: Replicates
-) -> Cost:
-    return Cost(cost_of(without, right), *between(replicates.of(without, right), level=_LEVEL))
+) -> CostOfPrivacy:
+    return CostOfPrivacy(cost_of(without, right), *between(replicates.of(without, right), level=_LEVEL))
 
 
 def _pays_most(
@@ -197,14 +197,14 @@ def _pays_most(
     own, rest = cost_of(without[of], right[:, of]), cost_of(without[~of], right[:, ~of])
     drawn = replicates.of(without[of], right[:, of]) - replicates.of(without[~of], right[:, ~of])
     ends = between(drawn, level=1 - (1 - _LEVEL) / len(compared))
-    return PaysMost(figures, rest, Cost(own - rest, *ends), len(compared))
+    return PaysMost(figures, rest, CostOfPrivacy(own - rest, *ends), len(compared))
 
 
 REPLICATES = 4000
 
 
 @dataclass(frozen=True)
-class Cost:
+class CostOfPrivacy:
     """A difference of accuracies in [-1, 1], with the ends of its interval."""
 
     value: float

@@ -39,14 +39,14 @@ from simulations.findings import (
     findings_found,
 )
 from simulations.groups import ByGroup, by_group
-from simulations.private import Findings, find
+from simulations.private import Findings, compute_findings
 from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
 from simulations.stages.cast import teacher_seed
 from simulations.stages.ceiling import Ceiling
-from simulations.stages.evaluation import Evaluated, evaluate_student
+from simulations.stages.evaluation import JudgedStudent, evaluate_student
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
 from simulations.stages.record_cells import RecordCells
@@ -101,7 +101,7 @@ class RunResult:
     warned: tuple[str, ...] = ()
     foretold: int | None = None
     improved: tuple[Improvement, ...] = ()
-    evaluated: tuple[Evaluated, ...] = ()
+    evaluated: tuple[JudgedStudent, ...] = ()
     told: FindingsFound | None = None
 
 
@@ -169,7 +169,7 @@ def run(
     choices = [student.choice for student in released] or [None] * len(seeds)
     evaluated = _evaluated(study, source, seeds, released)
     alone = first if isinstance(first, ReleasedStudent) else None
-    findings = find(inputs, study, source.stored, seeds[0], alone, host=host, reporter=reporter)
+    findings = compute_findings(inputs, study, source.stored, seeds[0], alone, host=host, reporter=reporter)
     told = _told(source, seeds, released, pooled)
     return RunResult(
         inputs.settings, study, budgets, source, seeds, students, first, choices, accuracy, plural, baselines, live,
@@ -193,7 +193,7 @@ def _told(
 
 def _evaluated(
     study: Study, source: VoteSource, seeds: list[SeedResult], students: list[Released]
-) -> tuple[Evaluated, ...]:
+) -> tuple[JudgedStudent, ...]:
     """What judges find of each seed's student."""
     stored, studied = source.stored, source.studied
     if study.votes.evaluation is None or not isinstance(stored, RecordCells) or studied is None:

@@ -56,7 +56,7 @@ class Findings:
     attack: Private[MembershipReport] | None
 
 
-def find(
+def compute_findings(
     inputs: Inputs,
     study: Study,
     stored: StoredVotes | RecordCells,

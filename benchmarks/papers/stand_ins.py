@@ -30,10 +30,10 @@ from protocols.votes import count_votes
 from runtime.files import write_atomically
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest, content_digest
-from simulations.setup.budgets import deal
+from simulations.setup.budgets import deal_budgets
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
-from simulations.stages.inputs import Host, encoded
+from simulations.stages.inputs import Host, encoded_dataset
 
 _RIDGE: Final = 0.1
 _TREES: Final = 100
@@ -133,7 +133,8 @@ def mnist(host: Host) -> Pool:
     from coordinator.queries.features import features_for
 
     data = datasets.load("mnist", DatasetRequest(seed=_ENSEMBLE_SEED, data_dir=host.data_dir))
-    seen = encoded(data, features_for(data.public_inputs, "auto", seed=_ENSEMBLE_SEED), cache_dir=host.cache_dir)
+    features = features_for(data.public_inputs, "auto", seed=_ENSEMBLE_SEED)
+    seen = encoded_dataset(data, features, cache_dir=host.cache_dir)
     return Pool(
         data.name, data.classes, seen.private_inputs, data.private_labels, seen.public_inputs, data.public_inputs,
         data.public_labels, data.test_inputs, data.test_labels,
@@ -165,7 +166,7 @@ def upsampled(copies: Int64[ndarray, " records"]) -> list[Int64[ndarray, " shard
     There are more teachers, in the proportion in which the data grew, so that each learns as many records as before.
     """
     teachers = max(int(copies.max()), round(TEACHERS * float(copies.mean())))
-    return deal(copies, teachers=teachers, rng=simulation_rng(_ENSEMBLE_SEED, "upsampled"))
+    return deal_budgets(copies, teachers=teachers, rng=simulation_rng(_ENSEMBLE_SEED, "upsampled"))
 
 
 def cast(

@@ -238,7 +238,7 @@ def _spent(
     sensitivity: Float64[ndarray, " groups"],
 ) -> Iterator[Float64[ndarray, "part groups"]]:
     """The epsilon of each group after each query, part by part of the queries."""
-    tests = papernot.threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
+    tests = papernot.published_threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
     spent = np.zeros_like(tests)
     for start in range(0, len(counts), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
@@ -260,7 +260,7 @@ def most_labels(
 ) -> float:
     """The mean number of labels were all votes for one class in every query, so that the labels cost nothing: what the
     threshold tests alone leave. votes: the weight of all."""
-    tests = papernot.threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
+    tests = papernot.published_threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
     left = epsilon[:, None] + np.log(terms.delta) / (_ORDERS - 1)
     asked = np.floor((left / tests).max(axis=1).min())
     passed = papernot.answer_probability(

@@ -480,7 +480,7 @@ def release(
     """
     from coordinator.labelling.study_creation import stored_pool
     from coordinator.labelling.training import kept_student
-    from coordinator.release.folder import read_json
+    from coordinator.release.folder import read_object
     from coordinator.release.release import make_release, officers_file_of
     from coordinator.store.store import Store, check_labelled_here
     from protocols.reading import read_bytes
@@ -524,7 +524,7 @@ def release(
     elif labelled.cells is not None:
         what = f"the noisy sums, and soft labels of {labelled.study.terms.pool_size} public records,"
     click.echo(f"released {what} in {written}; open {written / _FIRST[labelled.study.votes.pool]}")
-    before = [each["name"] for each in read_json(written / STATEMENT_FILE)["earlier_releases"]["releases"]]
+    before = [each["name"] for each in read_object(written / STATEMENT_FILE)["earlier_releases"]["releases"]]
     click.echo(f"together with the earlier releases: {', '.join(before)}" if before else "no earlier release is named")
     click.echo(f"for the data-protection officer, to be filled in: {officers_file_of(written)}")
     of_pool = labelled.study.votes.pool and (trained is not None or labelled.cells is not None)

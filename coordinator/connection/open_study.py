@@ -30,7 +30,7 @@ from protocols.wire.messages import (
     VoteReply,
     decode,
 )
-from runtime.logs import Event, printable
+from runtime.logs import Event, shortened
 
 BAD_RECEIPT = Code.BAD_RECEIPT
 # The entry of a coordinator's log that names a seat and a batch whose receipt was refused, once.
@@ -182,11 +182,11 @@ def _reply(envelope: bytes, seat: str, request: Request) -> Reply:
             raise MalformedMessage(f"{type(reply).__name__} was sent; allowed: a receipt or a refusal")
     except MalformedMessage as error:
         if isinstance(request, Outcome):
-            raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} cannot be read: {printable(str(error))}") from None
+            raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} cannot be read: {shortened(str(error))}") from None
         raise
     if isinstance(reply, Refusal):
         code = code_of(reply)
-        return Refusal("refused" if code in _OWN_CODES else code, printable(reply.reason))
+        return Refusal("refused" if code in _OWN_CODES else code, shortened(reply.reason))
     return reply
 
 

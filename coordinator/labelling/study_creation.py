@@ -41,7 +41,7 @@ from protocols.study.released_noise import noise_of_mean
 from protocols.study.terms import Feature
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
-from protocols.sums.judging import Evaluation, usual_bins
+from protocols.sums.judging import Evaluation, usual_score_bins
 from runtime.files import folder_beside, put_in_place, write_atomically
 from runtime.tables import read_pool_file
 
@@ -318,7 +318,7 @@ def _judges(draft: DeployedStudy) -> Evaluation | None:
     return Evaluation.of(
         share=share,
         key=bytes.fromhex(votes.evaluation.key) if not votes.evaluation.drafted else secrets.token_bytes(32),
-        bins=usual_bins(share * votes.population),
+        bins=usual_score_bins(share * votes.population),
         classes=draft.classes,
         threshold=votes.evaluation.threshold,
     )

@@ -63,7 +63,7 @@ def features_for(
         if kind == "pca":
             found = principal(pool, found, int(number))
         else:
-            found = projected(found, int(number), seed=seed) if kind == "projection" else standard(pool, found)
+            found = projected_features(found, int(number), seed=seed) if kind == "projection" else standard(pool, found)
     return found
 
 
@@ -78,7 +78,7 @@ def _first(pool: Float32[ndarray, "pool ..."], named: str, *, columns: Sequence[
     if kind in ("pca", "projection", "lsa") and value.isascii() and value.isdecimal():
         if kind == "lsa":
             return latent(pool, columns, int(value))
-        return principal(pool, raw, int(value)) if kind == "pca" else projected(raw, int(value), seed=seed)
+        return principal(pool, raw, int(value)) if kind == "pca" else projected_features(raw, int(value), seed=seed)
     if named == "raw" or (named == "auto" and pool.ndim == 2):
         return raw
     if named not in ("auto", "hog"):
@@ -90,7 +90,7 @@ def _first(pool: Float32[ndarray, "pool ..."], named: str, *, columns: Sequence[
         raise InvalidInput(f"features is 'hog' for records of shape {pool.shape[1:]}; allowed: images")
     if named == "hog":
         return raw.then(*_image_stages(pool, noisy=False))
-    return principal(pool, raw.then(*_image_stages(pool, noisy=noise_share(pool) > _NOISY)), None)
+    return principal(pool, raw.then(*_image_stages(pool, noisy=share_of_noise(pool) > _NOISY)), None)
 
 
 def principal(
@@ -152,7 +152,7 @@ def mean_and_deviation(
     return found.mean(axis=0), np.maximum(deviation, max(_LEAST_DEVIATION * float(deviation.mean()), least))
 
 
-def projected(base: FeatureMap, components: int, *, seed: int) -> FeatureMap:
+def projected_features(base: FeatureMap, components: int, *, seed: int) -> FeatureMap:
     """`base`, and then random directions, which keep distances about as they are (Johnson & Lindenstrauss 1984). Needs
     no pool. Raises InvalidInput on their number.
     """
@@ -173,7 +173,7 @@ def encoder(pool: Float32[ndarray, "pool ..."], path: Path) -> FeatureMap:
     return FeatureMap(pool.shape[1:], (Encoder.of(content, pool[:1]),))
 
 
-def noise_share(images: Float32[ndarray, "images *shape"]) -> float:
+def share_of_noise(images: Float32[ndarray, "images *shape"]) -> float:
     """The pixels' noise over their standard deviation: about 1 for noise alone, 0 for smooth images.
 
     Immerkaer 1996: the mask [[1, -2, 1], [-2, 4, -2], [1, -2, 1]] takes out what changes smoothly. The median of its

@@ -36,7 +36,7 @@ def nearest(
     return distances.astype(np.float64), places
 
 
-def reach(distances: Float64[ndarray, "pool neighbours"]) -> Float64[ndarray, " pool"]:
+def reach_of_graph(distances: Float64[ndarray, "pool neighbours"]) -> Float64[ndarray, " pool"]:
     """The distance of each record's furthest neighbour, above 0."""
     # Of copies of one record no distance is above 0: then they are as close as can be.
     return np.asarray(np.maximum(distances[:, -1], np.finfo(np.float64).tiny ** 0.5))
@@ -49,7 +49,7 @@ def laplacian(features: Float32[ndarray, "pool features"], *, neighbours: int) -
     """
     rows = len(features)
     distances, places = nearest(features, neighbours)
-    scales = reach(distances)
+    scales = reach_of_graph(distances)
     weights = np.maximum(np.exp(-(distances**2) / (scales[:, None] * scales[places])), _WEAKEST)
     graph = sparse(weights, places)
     graph = graph.maximum(graph.T)

@@ -33,7 +33,7 @@ from numpy import ndarray
 from coordinator.queries import ORDERS, parse_questions
 from coordinator.queries.choice import clusters
 from coordinator.queries.features import features_for, mean_and_deviation
-from coordinator.queries.neighbours import nearest, reach, sparse
+from coordinator.queries.neighbours import nearest, reach_of_graph, sparse
 from protocols.errors import InvalidInput
 from protocols.installing import install
 from protocols.study.chosen import GIVEN, UNCERTAINTY
@@ -63,7 +63,7 @@ class Cover:
         self._near = scipy.sparse.csr_matrix(scipy.sparse.identity(rows))
         if rows >= 2:
             distances, places = nearest(features, _NEIGHBOURS)
-            weights = np.exp(-((distances / reach(distances)[:, None]) ** 2))
+            weights = np.exp(-((distances / reach_of_graph(distances)[:, None]) ** 2))
             self._near = scipy.sparse.csr_matrix(sparse(weights, places).T + self._near)
 
     def best(

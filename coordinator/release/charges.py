@@ -229,7 +229,8 @@ def check_covered(
         if seat not in unproven and numbers[-1] not in refused.get(seat, ())
     }
     if silent:
-        raise Refused(Code.UNPROVEN_CHARGES, f"{in_words(silent)}: no signed receipt covers the charges of these seats")
+        said = f"{charges_in_words(silent)}: no signed receipt covers the charges of these seats"
+        raise Refused(Code.UNPROVEN_CHARGES, said)
     needless = [seat for seat in unproven if seat not in found]
     if needless:
         raise InvalidInput(
@@ -238,7 +239,7 @@ def check_covered(
     return found
 
 
-def in_words(batches: Mapping[str, list[int]]) -> str:
+def charges_in_words(batches: Mapping[str, list[int]]) -> str:
     """Seats and their batches, as text."""
     return "; ".join(f"{seat} (batches {', '.join(map(str, numbers))})" for seat, numbers in batches.items())
 

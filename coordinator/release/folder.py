@@ -221,7 +221,7 @@ _MADE: dict[type[Purpose], Callable[[Released, ReleaseEvidence], dict[str, str]]
 _PAGES = {TeacherVotes.words: _pages_of_labels, ForLabels.words: _pages_of_labels, ForCounts.words: _page_of_counts}
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """A JSON object. Raises DataCorrupt."""
     try:
         value = reading.read_json(path)
@@ -240,7 +240,7 @@ def to_json(value: Mapping[str, Any]) -> str:
 def student_figures(folder: Path) -> dict[str, Any] | None:
     """The figures of the student, or None if the release has no student. Raises DataCorrupt."""
     path = folder / _STUDENT_FIGURES_FILE
-    return read_json(path) if path.exists() else None
+    return read_object(path) if path.exists() else None
 
 
 def read_earlier(folder: Path, authority: x509.Certificate) -> tuple[EarlierRelease, ...]:

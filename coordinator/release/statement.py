@@ -21,7 +21,7 @@ from numpy import ndarray
 from coordinator.labelling.soft_labels import pool_words
 from coordinator.release.charges import charges_by_seat, left_out, refused_receipts, uncovered, voted
 from coordinator.release.evidence import Receipt, ReleaseEvidence
-from protocols.budgets.guarantee import Composition, Guarantee, compose
+from protocols.budgets.guarantee import ChargedComposition, Guarantee, compose_charges
 from protocols.claims.coverage import (
     CONVERTED_SPEND,
     COUNTED_SPEND,
@@ -159,7 +159,7 @@ def together(this: EarlierRelease, before: Sequence[EarlierRelease]) -> dict[str
     several = []
     for count in range(1, len(this.several) + 1):
         rows = [release.several[min(count, len(release.several)) - 1] for release in (*before, this)]
-        several.append({"hospitals": count, "releases": len(rows), **_table(compose(rows))})
+        several.append({"hospitals": count, "releases": len(rows), **_table(compose_charges(rows))})
     units = {release.unit for release in (*before, this)}
     return {
         "releases": [
@@ -172,17 +172,17 @@ def together(this: EarlierRelease, before: Sequence[EarlierRelease]) -> dict[str
     }
 
 
-def _worst(seats: Sequence[Sequence[Guarantee]]) -> Composition:
+def _worst(seats: Sequence[Sequence[Guarantee]]) -> ChargedComposition:
     """The worst combination of seats: in each release, a patient belongs to one seat of the party."""
     if math.prod(len(each) for each in seats) <= _MOST_COMBINATIONS:
-        combinations = [compose(rows) for rows in itertools.product(*seats)]
+        combinations = [compose_charges(rows) for rows in itertools.product(*seats)]
         return max(combinations, key=lambda each: each.epsilon)
     basic = sum(max(guarantee.epsilon for guarantee in each) for each in seats)
     delta = sum(max(guarantee.delta for guarantee in each) for each in seats)
-    return Composition(delta, basic, math.inf, math.nan)
+    return ChargedComposition(delta, basic, math.inf, math.nan)
 
 
-def _table(composition: Composition) -> dict[str, float | None]:
+def _table(composition: ChargedComposition) -> dict[str, float | None]:
     return {
         "epsilon": _finite(composition.epsilon),
         "delta": composition.delta,

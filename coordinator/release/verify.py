@@ -31,12 +31,12 @@ from coordinator.labelling.study_creation import check_pool, read_pool
 from coordinator.release import folder as layout
 from coordinator.release.charges import (
     charges_by_seat,
+    charges_in_words,
     check_charges,
     check_covered,
     check_receipts,
     confirmed,
     guardian_counted,
-    in_words,
     refused_receipts,
 )
 from coordinator.release.evaluation import check_judges
@@ -46,7 +46,7 @@ from coordinator.release.folder import (
     contents,
     facts_of,
     read_earlier,
-    read_json,
+    read_object,
     read_released,
     student_figures,
 )
@@ -423,15 +423,15 @@ def _receipts(released: Released, evidence: ReleaseEvidence, opened: list[Receip
 def _covered(
     folder: Path, released: Released, evidence: ReleaseEvidence, opened: list[Receipt]
 ) -> tuple[bool, str, str]:
-    unproven = facts_of(released, evidence, opened, (), read_json(folder / STATEMENT_FILE)).stated["unproven"]
+    unproven = facts_of(released, evidence, opened, (), read_object(folder / STATEMENT_FILE)).stated["unproven"]
     found = check_covered(released.study, evidence, opened, unproven=unproven)
     if not found:
         return True, "no seat has a charge without a receipt that its party signed then or later", ""
     stated = {seat: numbers for seat, numbers in found.items() if seat in unproven}
     refused = {seat: numbers for seat, numbers in found.items() if seat not in stated}
-    said = "all except those that the coordinator states as unproven: " + in_words(stated) if stated else ""
+    said = "all except those that the coordinator states as unproven: " + charges_in_words(stated) if stated else ""
     if refused:
-        said += f"{'; ' if said else 'all '}except those whose receipt was refused: {in_words(refused)}"
+        said += f"{'; ' if said else 'all '}except those whose receipt was refused: {charges_in_words(refused)}"
     return True, said, _UNCOVERED
 
 
@@ -443,7 +443,7 @@ def _statement(
     of_pool: Mapping[str, Any] | None,
 ) -> tuple[dict[str, Any], str, str]:
     """of_pool: what the sums say of the pool, None where that was not made again."""
-    stated = read_json(folder.path / STATEMENT_FILE)
+    stated = read_object(folder.path / STATEMENT_FILE)
     earlier = read_earlier(folder.path, folder.authority)
     facts = facts_of(released, evidence, opened, earlier, stated)
     if of_pool is not None and not _same_pool(of_pool, facts.stated["pool"]):

@@ -81,7 +81,7 @@ def check_querier(study: DeployedStudy, party: str) -> None:
         raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")
 
 
-def ledger_path(home: PartyHome, study: DeployedStudy) -> Path:
+def asked_ledger_path(home: PartyHome, study: DeployedStudy) -> Path:
     """The ledger in which a querying party keeps what it has asked."""
     return home.study_folder(study.digest) / "asked.sqlite"
 

@@ -19,7 +19,7 @@ from numpy import ndarray
 
 from party.data.records import Records
 from party.teachers.own import trained_kind
-from party.teachers.scores import percent, wilson
+from party.teachers.scores import share_words, wilson
 from party.teachers.teacher import Teacher
 from protocols.claims.coverage import OWN_RECORDS, promise
 from protocols.claims.protection import Protection
@@ -67,8 +67,8 @@ class Improvement:
 
     def lines(self) -> list[str]:
         """The figures as lines of text."""
-        before = percent(self.accuracy_before, self.interval_before)
-        after = percent(self.accuracy_after, self.interval_after)
+        before = share_words(self.accuracy_before, self.interval_before)
+        after = share_words(self.accuracy_after, self.interval_after)
         return [
             f"This hospital's own {self.model}, on {self.test_records} test records:",
             f"  before, from {self.own_records} own records: {before}",

@@ -167,7 +167,7 @@ def in_brief(study: DeployedStudy, party: str, forecasts: list[Forecast], *, lan
     return [f"{say(language, name):<13}{said[0].upper()}{said[1:]}" for name, said in lines.items()]
 
 
-def describe(
+def approval_words(
     study: DeployedStudy, party: str, settings: PartySettings, forecasts: list[Forecast], *, pool_checked: bool
 ) -> list[str]:
     """Lines for people: the task, who asks, what is released, what it costs, what is left, what is not covered."""

@@ -74,7 +74,7 @@ def ask(
         --model logistic_regression --test kept-back.csv
     """
     from party.asking.asking import ask as ask_consortium
-    from party.asking.asking import check_querier, ledger_path, line_of, reserved
+    from party.asking.asking import asked_ledger_path, check_querier, line_of, reserved
     from party.asking.report import ask_figures, check_model, improve, page, report_lines
     from party.data import load_records, of_file
     from party.data.queries import read_queries
@@ -108,7 +108,7 @@ def ask(
             found,
             queries,
             line,
-            ledger=ledger_path(home, found),
+            ledger=asked_ledger_path(home, found),
             on_batch=lambda batches: click.echo(f"{sum(size for size, _ in batches)} of {len(queries)} done", err=True),
         )
     write_atomically(out, _table(labelling.labels, terms).encode())
@@ -119,7 +119,7 @@ def ask(
             model, own, test, queries, labelling.labels, classes=found.classes, seed=settings.teachers.seed,
             precision=precision_of(found),
         )  # fmt: skip
-    open_yet = reserved(found, ledger_path(home, found))
+    open_yet = reserved(found, asked_ledger_path(home, found))
     figures = ask_figures(found, labelling, improved, reserved=open_yet, data_set=settings.data.name)
     as_text = json.dumps(figures, indent=2)
     for ending, content in (("json", f"{as_text}\n"), ("html", page(figures))):

@@ -220,12 +220,12 @@ def predict(
 
 def _judged_words(student: ReleasedStudent) -> str:
     """How often the student is right about the hospitals' units, as its release says."""
-    from party.teachers.scores import percent
+    from party.teachers.scores import share_words
 
     if student.judged is None:
         return "judged    not measured: no judges of the hospitals were asked how often it is right"
     value, low, high = student.judged.accuracy
-    return f"judged    right in {percent(value, (low, high))}, say the hospitals' judges"
+    return f"judged    right in {share_words(value, (low, high))}, say the hospitals' judges"
 
 
 def _as_written(home: PartyHome, records: Path, authority: Path | None, mapping: Path | None) -> DataSettings:
@@ -282,11 +282,11 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
       conclave-party data check study.toml
       conclave-party data check study.toml --page quality.html
     """
-    from party.data.quality import examine
+    from party.data.quality import examine_rows
     from party.voting.suitability import quality_page, suitability
 
     settings, found = home.settings(), home.find_study(study)
-    quality = examine(settings.data, found.terms) if settings.data.source.is_table else None
+    quality = examine_rows(settings.data, found.terms) if settings.data.source.is_table else None
     open_yet = quality is not None and bool(quality.problems or quality.proposals)
     fit = None if open_yet else suitability(settings, found, home.invitation().party)
     good = fit is not None and fit.ready
@@ -343,7 +343,7 @@ def make_map(
       conclave-party data map study.toml --column age=Alter --value "sex:m=male" --unusable "age=leave out"
     """
     from party.data.mapping import check_mapping, mapping_toml
-    from party.data.quality import Quality, examine
+    from party.data.quality import Quality, examine_rows
 
     settings, terms = home.settings(), home.find_study(study).terms
     path = home.mapping_file()
@@ -352,7 +352,7 @@ def make_map(
     if not settings.data.source.is_table:  # only how units are told apart can be said
         quality = Quality(0, (), (), (), mapping)
     else:
-        quality = examine(dataclasses.replace(settings.data, mapping=mapping), terms)
+        quality = examine_rows(dataclasses.replace(settings.data, mapping=mapping), terms)
     for each in quality.proposals:
         click.echo(_indented(_proposed(each), "  "))
     if quality.proposals and not yes and not click.confirm(f"Is that what they mean? Write {path}?", err=True):

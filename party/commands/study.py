@@ -98,7 +98,7 @@ def approve(
       conclave-party approve study.toml --officers-file heart.html
       conclave-party approve study.toml --yes --guardian-fingerprint pottery-lunar-...
     """
-    from party.budget.approval_text import describe, in_brief
+    from party.budget.approval_text import approval_words, in_brief
     from party.budget.known_units import check_told_apart
     from party.budget.policy import Policy
     from party.budget.spending import what_was_spent
@@ -184,7 +184,7 @@ def approve(
         if as_json:
             click.echo(json.dumps({**_figures(study, forecasts), "warnings": warnings}, indent=2))
         else:
-            for line in describe(study, party, settings, forecasts, pool_checked=checked):
+            for line in approval_words(study, party, settings, forecasts, pool_checked=checked):
                 click.echo(folded_under(line))
             for line in warnings:
                 click.echo("\n" + folded_under(f"Warning      {line}"))

@@ -17,7 +17,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from party.data.records import DataSettings, Records, Source, class_ids, study_texts
+from party.data.records import DataSettings, Records, Source, own_class_ids, study_texts
 from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt
 from protocols.reading import VALUES, open_file
@@ -63,7 +63,7 @@ class DicomFolder(Source):
         files = columns[_FILE]
         if len(files) * prod(shape) > VALUES:
             raise DataCorrupt(f"{self.shown}: {len(files)} images of {shape}; allowed: at most {VALUES} values")
-        labels = class_ids(study_texts(terms.label, columns, settings), settings, terms)
+        labels = own_class_ids(study_texts(terms.label, columns, settings), settings, terms)
         where = f"{self.labels}: column {settings.patient!r}"
         patients = None
         if settings.patient:

@@ -11,7 +11,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from party.data.mapping import Form
-from party.data.records import Columns, DataSettings, FileSource, Records, TableSource, class_ids
+from party.data.records import Columns, DataSettings, FileSource, Records, TableSource, own_class_ids
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
 from protocols.reading import VALUES
@@ -65,7 +65,7 @@ class NpzFile(FileSource):
             encoded = inputs.astype(np.float32)
         if labels.dtype.kind == "U":
             return Records(
-                encoded, class_ids([str(each) for each in labels.ravel()], settings, terms), patients, groups
+                encoded, own_class_ids([str(each) for each in labels.ravel()], settings, terms), patients, groups
             )
         if labels.size and int(labels.max()) > np.iinfo(np.int64).max:
             raise DataCorrupt(f"{path}: label {labels.max()}; allowed: 0 to {len(terms.class_names) - 1}")

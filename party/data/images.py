@@ -14,7 +14,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 from PIL import Image, UnidentifiedImageError
 
-from party.data.records import DataSettings, FileSource, Records, class_ids
+from party.data.records import DataSettings, FileSource, Records, own_class_ids
 from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import VALUES, open_file
@@ -46,7 +46,7 @@ class ImageFolder(FileSource):
             raise DataCorrupt(f"{folder} holds no image; allowed: {', '.join(_SUFFIXES)} in one folder per class")
         if len(files) * prod(terms.input_shape) > VALUES:
             raise DataCorrupt(f"{folder}: {len(files)} images of {terms.input_shape}; allowed: at most {VALUES} values")
-        labels = class_ids([path.parent.name for path in files], settings, terms)
+        labels = own_class_ids([path.parent.name for path in files], settings, terms)
         inputs = np.zeros((len(files), *terms.input_shape), np.float32)
         for row, path in enumerate(files):
             inputs[row] = _image(path, terms.input_shape)

@@ -182,7 +182,7 @@ class Quality:
     mapping: DataMapping = field(repr=False)
 
 
-def examine(settings: DataSettings, terms: Terms) -> Quality:
+def examine_rows(settings: DataSettings, terms: Terms) -> Quality:
     """Everything about a table that keeps it from being read by a study's terms, and what would settle it.
 
     Raises DataUnavailable, DataCorrupt for a source that cannot be read at all, and where the terms name no columns.

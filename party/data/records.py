@@ -290,7 +290,7 @@ def _labels(
     if settings.mapping.unusable.get(terms.label) == "leave out":
         used &= known
         labels = [label if fits else terms.class_names[0] for label, fits in zip(labels, known, strict=True)]
-    return class_ids(labels, settings, terms)
+    return own_class_ids(labels, settings, terms)
 
 
 def table_inputs(columns: Columns, settings: DataSettings, terms: Terms) -> Float32[ndarray, "rows features"]:
@@ -356,7 +356,7 @@ def near(feature: Feature) -> str:
     return f"{low:.6g} to {high:.6g}, as others are too far from the study's centre to be right"
 
 
-def class_ids(values: Sequence[str], settings: DataSettings, terms: Terms) -> Int64[ndarray, " rows"]:
+def own_class_ids(values: Sequence[str], settings: DataSettings, terms: Terms) -> Int64[ndarray, " rows"]:
     """The class ids of strings, translated by the mapping's values of the label. Raises DataCorrupt."""
     known = {name: number for number, name in enumerate(terms.class_names)}
     words = {own: name for own, name in settings.mapping.values.get(terms.label, {}).items() if name}
@@ -423,7 +423,7 @@ def _where(settings: DataSettings, column: str) -> str:
     return f"{settings.shown}: column {column!r}"
 
 
-def deal(
+def deal_records(
     places: Int64[ndarray, " records"], units: Int64[ndarray, " records"], *, teachers: int, key: bytes
 ) -> Int64[ndarray, " records"]:
     """The teacher of each record, in [0, teachers): places are dealt in an order drawn from `key`, equally up to one.

@@ -71,12 +71,12 @@ def demo_data(folder: Path | None) -> DemoData:
         public += [each[at] for at in order[:asked]]
         tests += [each[at] for at in order[asked : asked + kept]]
         private[name] = [each[at] for at in order[asked + kept :]]
-    pool, _ = encoded(public, header, features, class_names)
-    test_inputs, test_labels = encoded(tests, header, features, class_names)
+    pool, _ = encoded_rows(public, header, features, class_names)
+    test_inputs, test_labels = encoded_rows(tests, header, features, class_names)
     return DemoData(class_names, header[-1], features, header, private, pool, test_inputs, test_labels)
 
 
-def encoded(
+def encoded_rows(
     rows: list[list[str]], header: list[str], features: tuple[Feature, ...], class_names: tuple[str, ...]
 ) -> tuple[Float32[ndarray, "rows features"], Int64[ndarray, " rows"]]:
     """Inputs and class ids of rows, encoded as the hospitals' nodes would."""

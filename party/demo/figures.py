@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
-from party.demo.demo_data import DemoData, encoded, labels_for_whole_hospitals
+from party.demo.demo_data import DemoData, encoded_rows, labels_for_whole_hospitals
 from party.teachers.scores import DEVIATIONS, wilson
 from protocols.plural import at_most
 from protocols.study.deployed import DeployedStudy
@@ -49,7 +49,8 @@ def figures_of(
     release = folder / "release"
     statement = json.loads((release / "privacy.json").read_text(encoding="utf-8"))
     several = statement["several_hospitals"]["any"]
-    holdings = {name: encoded(rows, data.header, data.features, data.class_names) for name, rows in data.rows.items()}
+    terms = data.header, data.features, data.class_names
+    holdings = {name: encoded_rows(rows, *terms) for name, rows in data.rows.items()}
     inputs, labels = (np.concatenate(each) for each in zip(*holdings.values(), strict=True))
     alone = {name: _right_of(*each, data) for name, each in holdings.items()}
     together = _right_of_student(release, data)

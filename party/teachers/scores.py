@@ -48,9 +48,9 @@ class Score:
 
     def words(self) -> str:
         """The figures in one sentence."""
-        said = f"right in {percent(self.accuracy, self.interval)}"
+        said = f"right in {share_words(self.accuracy, self.interval)}"
         if self.skewed:
-            said += f"; balanced over classes {percent(self.balanced, self.balanced_interval)}"
+            said += f"; balanced over classes {share_words(self.balanced, self.balanced_interval)}"
         return f"{said}; always {self.commonest_class!r} would be right in {100 * self.commonest:.1f} %"
 
     def figures(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def wilson(share: float, records: int) -> tuple[float, float]:
     return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
-def percent(share: float, interval: tuple[float, float]) -> str:
+def share_words(share: float, interval: tuple[float, float]) -> str:
     """A share with its 95 % interval."""
     low, high = interval
     return f"{100 * share:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})"

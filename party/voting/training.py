@@ -19,7 +19,7 @@ from party.budget.policy import Policy
 from party.data import load_records
 from party.data.mapping import places
 from party.data.queries import read_pool
-from party.data.records import Records, deal, key_of
+from party.data.records import Records, deal_records, key_of
 from party.home import PartyHome
 from party.settings import PartySettings, TeacherSettings
 from party.teachers.own import kind_of
@@ -61,7 +61,7 @@ def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> l
         held, at = np.unique(records.places[rows], return_inverse=True)
         units = np.searchsorted(held, records.units[rows])  # a unit stands where its first record does: in this seat
         key = key_of(seed, "deal", study.digest.hex(), seat)
-        teacher, used = deal(at, units, teachers=study.votes.voters, key=key), records.usable[rows]
+        teacher, used = deal_records(at, units, teachers=study.votes.voters, key=key), records.usable[rows]
         dealt = Deal(seat, rows[used], teacher[used])
         if 0 in dealt.sizes(study.votes.voters):
             raise InvalidInput(
@@ -311,7 +311,7 @@ def predicted_unseen(records: Records, kind: TeacherKind, *, seed: int, classes:
     if held < 2:
         raise InvalidInput(f"{held} patient; allowed: two or more, to score a model on those that it did not see")
     order = places(units.tolist(), len(units))
-    parts = deal(order, order, teachers=min(FOLDS, held), key=key_of(seed, "folds"))
+    parts = deal_records(order, order, teachers=min(FOLDS, held), key=key_of(seed, "folds"))
     predicted = np.empty(len(labels), np.int64)
     for part in range(int(parts.max()) + 1):
         seen, own = parts != part, int.from_bytes(key_of(seed, "score", str(part))[:7], "big")

@@ -65,7 +65,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class Composition:
+class ChargedComposition:
     """What several releases guarantee together at `delta`: the smaller of two bounds.
 
     basic: epsilons and deltas add up; renyi: RDP adds up at one common order (or mu squared, with order NaN, if all are
@@ -83,7 +83,7 @@ class Composition:
         return min(self.basic, self.renyi)
 
 
-def compose(parts: Sequence[Guarantee]) -> Composition:
+def compose_charges(parts: Sequence[Guarantee]) -> ChargedComposition:
     """The composition of all releases, for a person whose data were in each of them. parts: at least one.
 
     delta is the sum of their deltas. Basic composition adds epsilons (Dwork & Roth 2014, Thm 3.16). At a common order
@@ -117,7 +117,7 @@ def compose(parts: Sequence[Guarantee]) -> Composition:
 
     renyi, best = least_epsilon(convert, delta=np.array([delta]), noise_distance=distance)
     basic = float(sum(part.epsilon for part in parts))
-    return Composition(delta, basic, float(renyi[0]), float(candidates[best[0]]))
+    return ChargedComposition(delta, basic, float(renyi[0]), float(candidates[best[0]]))
 
 
 def least_epsilon(

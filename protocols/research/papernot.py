@@ -108,7 +108,7 @@ def answer_probability(
     return Private(scipy.special.ndtr(_distance(top, sigma_threshold, threshold)))
 
 
-def threshold_rdp(
+def published_threshold_rdp(
     orders: Float64[ndarray, " orders"], *, sigma_threshold: float, sensitivity: Float64[ndarray, " units"]
 ) -> Float64[ndarray, "units orders"]:
     """a s^2/(2 sigma1^2): what each threshold test costs at most, whatever the votes (Mironov 2017, Prop. 7).

@@ -21,7 +21,7 @@ from protocols.study.votes import AnyStudy, TeacherVotes, UnitSums, Votes, teach
 _MOST_HELD = 240 * 2**20
 
 
-def check_view(study: AnyStudy, level: str, view: str) -> None:
+def check_view_seen(study: AnyStudy, level: str, view: str) -> None:
     """Raises InvalidInput unless the study accounts for what is seen at the level."""
     if study.view != view:
         raise InvalidInput(f"view is {study.view!r}; allowed: {view!r}, which is what is seen at level {level!r}")

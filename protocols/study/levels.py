@@ -34,7 +34,7 @@ from protocols.study.level_checks import (
     check_seat_keys,
     check_servers,
     check_sum,
-    check_view,
+    check_view_seen,
     check_weights,
     shared_queries,
 )
@@ -191,7 +191,7 @@ class SecureSum(Level):
         return SecureSum(units=units or SIMULATED_UNITS, colluders=colluders or 0, seat_keys=made.seats)
 
     def check(self, study: AnyStudy) -> None:
-        check_view(study, self.name, "histogram")
+        check_view_seen(study, self.name, "histogram")
         if self.colluders >= study.quorum:
             raise InvalidInput(
                 f"confidentiality: colluders is {self.colluders}; allowed: below the quorum of {study.quorum}, as only "
@@ -260,7 +260,7 @@ class GuardedLevel(Level):
         return mechanism.decides_on_one_histogram()
 
     def check(self, study: AnyStudy) -> None:
-        check_view(study, self.name, study.votes.opened)
+        check_view_seen(study, self.name, study.votes.opened)
         check_one_histogram(study, self.name)
         check_weights(study, self.name, self.units)
         self._check_guardian(study.seats)

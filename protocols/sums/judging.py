@@ -95,7 +95,7 @@ class Evaluation:
         return probabilities.argmax(axis=1).astype(np.int64)
 
 
-def usual_bins(judges: float) -> int:
+def usual_score_bins(judges: float) -> int:
     """The bins for so many judges, nominally: 6 to 20, an even number, so that one half is an edge."""
     return min(max(2 * round(judges**0.5 / 4), 6), 20)
 

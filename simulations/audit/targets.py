@@ -149,7 +149,7 @@ _SEARCH_QUERIES = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class NeighbouringCounts:
     """Counts without the unit's vote, one per level (Target.multiplicity); its vote is on level 0 before, on 1 after.
 
     predictions: the student's probability for one class of each level, for round two; total_weight: nominal, votes.
@@ -167,7 +167,7 @@ class Neighbours:
         return added
 
 
-def audited_pairs(target: Target, *, delta: float) -> list[Neighbours]:
+def audited_pairs(target: Target, *, delta: float) -> list[NeighbouringCounts]:
     """The pairs "worst" and "tied" of a target. Under the view "histogram" counts do not matter: only "tied"."""
     start = np.zeros(_dimensions(target))
     if target.classes > 2:
@@ -187,17 +187,17 @@ def audited_pairs(target: Target, *, delta: float) -> list[Neighbours]:
     return [pair_at("worst", target, _maximise(exposed, start)), tied]
 
 
-def pair_at(name: str, target: Target, position: Float64[ndarray, " dimensions"]) -> Neighbours:
+def pair_at(name: str, target: Target, position: Float64[ndarray, " dimensions"]) -> NeighbouringCounts:
     """The pair at gaps of classes 0 and 1 to the others (one gap if there are none), in noise scales.
 
     If a threshold is tested, the last coordinate is how far the tested maximum lies above it.
     """
     levels, predictions, total = _votes_at(target, position[None])
-    return Neighbours(name, levels[0], None if predictions is None else predictions[0], float(total[0]))
+    return NeighbouringCounts(name, levels[0], None if predictions is None else predictions[0], float(total[0]))
 
 
 def outcome_log_laws(
-    target: Target, pair: Neighbours
+    target: Target, pair: NeighbouringCounts
 ) -> tuple[Float64[ndarray, " outcomes"], Float64[ndarray, " outcomes"]]:
     """ln of the exact law of one query's outcome before and after the vote moved, view "label"."""
     predictions = None if pair.predictions is None else pair.predictions[None]
@@ -300,7 +300,7 @@ def histogram_log_ratio(
     return each[:, 0] - each[:, 1]
 
 
-def exact_epsilon(target: Target, pair: Neighbours, *, delta: float) -> float:
+def exact_epsilon(target: Target, pair: NeighbouringCounts, *, delta: float) -> float:
     """The exact epsilon of the composition on this pair."""
     if target.view == "histogram":
         return histogram_epsilon(target, delta=delta)
@@ -347,7 +347,7 @@ Statistic = Float64[ndarray, " trials"]
 
 def log_ratios(
     target: Target,
-    neighbours: Neighbours,
+    neighbours: NeighbouringCounts,
     *,
     moved: bool,
     broken: Break,

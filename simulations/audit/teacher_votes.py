@@ -24,7 +24,7 @@ from simulations.audit.laws import Agreement
 from simulations.audit.settings import Advance, AuditSettings, Kind, Line, Pair, Prepared, check_between
 from simulations.audit.targets import (
     THRESHOLD_NOISES,
-    Neighbours,
+    NeighbouringCounts,
     Target,
     audited_pairs,
     claim_of,
@@ -201,7 +201,7 @@ def _line(settings: AuditSettings, target: Target, index: int) -> Line:
 def _prepared(settings: AuditSettings, target: Target, index: int) -> Prepared:
     pairs = audited_pairs(target, delta=settings.delta)
 
-    def observed(number: int, pair: Neighbours) -> Pair:
+    def observed(number: int, pair: NeighbouringCounts) -> Pair:
         return Pair(
             pair.name,
             exact_epsilon(target, pair, delta=settings.delta),
@@ -225,7 +225,7 @@ def _prepared(settings: AuditSettings, target: Target, index: int) -> Prepared:
 
 
 def pair_samples(
-    settings: AuditSettings, target: Target, pair: Neighbours, *, stream: tuple[int, int], progress: Advance
+    settings: AuditSettings, target: Target, pair: NeighbouringCounts, *, stream: tuple[int, int], progress: Advance
 ) -> Samples:
     """The log-likelihood ratio of each trial on either side of a pair; stream: of the noise."""
     sides = []

@@ -27,7 +27,7 @@ from simulations.datasets.dataset import Dataset
 from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment
 from simulations.stages.inputs import DatasetInputs, Host
-from simulations.stages.inputs import encoded as of_features
+from simulations.stages.inputs import encoded_dataset as of_features
 
 
 def encoded(inputs: DatasetInputs, features: str) -> DatasetInputs:

@@ -59,9 +59,9 @@ def analyse_flags(**flags: Any) -> None:
 
 
 def _votes(flags: dict[str, Any]) -> VoteInputs:
-    from simulations.stages.inputs import stored_inputs
+    from simulations.stages.inputs import vote_file_inputs
 
     settings = settings_from(flags)
     if settings.votes is None:
         raise InvalidInput("votes is missing; allowed: --votes FILE.npy, as an analysis trains nothing")
-    return stored_inputs(settings, Path(settings.votes))
+    return vote_file_inputs(settings, Path(settings.votes))

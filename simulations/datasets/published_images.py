@@ -25,7 +25,7 @@ from jaxtyping import Int64, Shaped, UInt8
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
-from runtime.checked_files import check_content, read_bytes
+from runtime.checked_files import check_content, read_unpacked
 from simulations.datasets.dataset import Dataset, DatasetRequest, Split, choose, cut, fixed_public_and_test
 from simulations.datasets.sources import DataSource, Published, find, published, read_npz, row_digests
 
@@ -67,7 +67,7 @@ def read_images(
 def _read_idx(path: Path) -> UInt8[ndarray, ...]:
     """An idx file: two zero bytes, type (8 = unsigned byte), rank, sizes as big-endian u32, then the
     values."""
-    content = read_bytes(path)
+    content = read_unpacked(path)
     rank = content[3] if len(content) > 3 else 0
     header = 4 + 4 * rank
     shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
@@ -286,7 +286,7 @@ def _in_file_order(
 def _read_svhn(path: Path) -> _Part:
     """A MATLAB file: X u8 [32, 32, 3, N], and y [N, 1] from 1 to 10, where 10 is the digit 0. Raises DataCorrupt."""
     try:
-        content = io.BytesIO(read_bytes(path))
+        content = io.BytesIO(read_unpacked(path))
         found = scipy.io.loadmat(content, variable_names=["X", "y"])  # type: ignore[arg-type]  # the stub lacks files
     except (ValueError, TypeError, NotImplementedError, OSError, EOFError, scipy.io.matlab.MatReadError) as error:
         raise DataCorrupt(f"{path} cannot be read: {error}; allowed: a MATLAB 5 file") from error
@@ -300,7 +300,7 @@ def _read_svhn(path: Path) -> _Part:
 
 def _read_cifar(path: Path) -> _Part:
     """A binary batch: rows of a label byte and 3 planes of 32 x 32 bytes, red first. Raises DataCorrupt."""
-    content = np.frombuffer(read_bytes(path), dtype=np.uint8)
+    content = np.frombuffer(read_unpacked(path), dtype=np.uint8)
     row = 1 + 3 * 32 * 32
     if len(content) == 0 or len(content) % row:
         raise DataCorrupt(f"{path} has {len(content)} bytes; allowed: rows of {row} bytes")

@@ -49,10 +49,10 @@ from protocols.research.private import Private
 from simulations.datasets.dataset import Dataset
 from simulations.membership.report import (
     FALSE_POSITIVE_RATES,
+    AttackCeiling,
     AttackResult,
     BeyondShift,
     BudgetGroup,
-    Ceiling,
     Estimate,
     MembershipReport,
     advantage,
@@ -447,17 +447,19 @@ def _groups(
     return tuple(found)
 
 
-def _ceilings(epsilon: Float64[ndarray, " seats"], delta: Float64[ndarray, " seats"]) -> tuple[Ceiling, Ceiling]:
+def _ceilings(
+    epsilon: Float64[ndarray, " seats"], delta: Float64[ndarray, " seats"]
+) -> tuple[AttackCeiling, AttackCeiling]:
     """The ceiling of the seat with the lowest area, and one that holds for every seat."""
     lowest = int(area_ceiling(epsilon=epsilon, delta=delta).argmin())
     return ceiling_of(epsilon[lowest], delta[lowest]), ceiling_of(epsilon.max(), delta.max())
 
 
-def ceiling_of(epsilon: np.float64, delta: np.float64) -> Ceiling:
+def ceiling_of(epsilon: np.float64, delta: np.float64) -> AttackCeiling:
     """What (epsilon, delta) allows any attack on one unit."""
     values = {"epsilon": np.asarray(epsilon), "delta": np.asarray(delta)}
     at_rates = true_positive_ceiling(np.array(FALSE_POSITIVE_RATES), **values)
-    return Ceiling(
+    return AttackCeiling(
         float(epsilon),
         float(delta),
         float(area_ceiling(**values)),

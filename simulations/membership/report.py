@@ -231,7 +231,7 @@ class BeyondShift:
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class AttackCeiling:
     """The most that any attack on one unit of this (epsilon, delta) reaches; rates: at FALSE_POSITIVE_RATES."""
 
     epsilon: float
@@ -273,8 +273,8 @@ class MembershipReport:
     beyond_shift: tuple[BeyondShift, ...]
     permuted: Estimate
     groups: tuple[BudgetGroup, ...]
-    least_protected: Ceiling
-    most_protected: Ceiling
+    least_protected: AttackCeiling
+    most_protected: AttackCeiling
     seed: int
 
     def to_json(self) -> dict[str, Any]:

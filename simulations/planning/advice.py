@@ -117,11 +117,11 @@ def must_afford_or_say(study: Study, given: Experiment, inputs: Inputs) -> None:
     try:
         must_afford(make_plan(study, budgets))
     except BudgetExceeded as error:
-        remedies = [each.line(inputs) for each in nearest(study, given, inputs)]
+        remedies = [each.line(inputs) for each in nearest_settings(study, given, inputs)]
         raise BudgetExceeded("\n".join([str(error), *remedies])) from None
 
 
-def nearest(study: Study, given: Experiment, inputs: Inputs) -> list[Affordable]:
+def nearest_settings(study: Study, given: Experiment, inputs: Inputs) -> list[Affordable]:
     """Of each kind of change the smallest that affords labels enough for a student, or else one, the most worth first:
     record votes, larger budgets, more noise, more parties, one teacher each. Every one was checked by making its study.
 

@@ -18,7 +18,7 @@ from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most, counted
 from simulations.pipeline import RunResult
 from simulations.plots.groups import group_drawings
-from simulations.plots.style import COLOURS, SERIES, Drawing, light_grid, new_figure, percent_axis, spread, style
+from simulations.plots.style import COLOURS, SERIES, Drawing, light_grid, new_figure, percent_axis, spread_labels, style
 from simulations.results.files import Summary
 from simulations.results.text import MARK, count, parties_words, percent
 
@@ -251,7 +251,7 @@ def epsilon_curves(
     return np.interp(at, ends, answers), filters.readings(np.maximum(spend, 1).ravel(), seats).reshape(shape)
 
 
-def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
+def spending_figure(result: RunResult, groups: BudgetGroups) -> Drawing:
     """Epsilon by the ledger over answers, one line per budget group, with each cap and the stopping point."""
     shown = groups.shown()
     answers, epsilon = epsilon_curves(result, groups, shown)
@@ -424,7 +424,7 @@ def _colours(number: int, *, sequential: bool) -> list[str]:
 
 def _label_right(axes: Axes, heights: Float64[ndarray, " labels"], words: list[str], *, top: float) -> None:
     """Writes one label per height right of the axes, moved apart where they would touch."""
-    moved = spread(heights, gap=top * 0.058)
+    moved = spread_labels(heights, gap=top * 0.058)
     moved -= max(0.0, float(moved.max()) - top)
     for height, place, text in zip(heights, moved, words, strict=True):
         axes.annotate(
@@ -448,7 +448,7 @@ def _label_right(axes: Axes, heights: Float64[ndarray, " labels"], words: list[s
 def drawings(result: RunResult, figures: Summary) -> list[Drawing]:
     """The figures of a run, in the order of a report. figures: the result of `summary`."""
     groups = budget_groups(result, figures["exhausted_first"])
-    drawn = [against_baselines(figures), spending(result, groups), shares(result, groups)]
+    drawn = [against_baselines(figures), spending_figure(result, groups), shares(result, groups)]
     if result.study.budgets.once:
         # One charge makes no curve.
         del drawn[1]

@@ -197,7 +197,7 @@ def inline_svg(drawing: Drawing) -> str:
     return wide + inlined(drawing.narrow, name=f"{drawing.name}-narrow", alt=drawing.alt, only="telephone")
 
 
-def spread(positions: Float64[ndarray, " labels"], *, gap: float) -> Float64[ndarray, " labels"]:
+def spread_labels(positions: Float64[ndarray, " labels"], *, gap: float) -> Float64[ndarray, " labels"]:
     """Positions in the same order, at least `gap` apart, moved as little as can be (least squares).
 
     Isotonic regression by pooling neighbours that violate the gap.

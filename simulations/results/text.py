@@ -22,7 +22,7 @@ from protocols.plural import at_most
 from protocols.study.protection import protection_of
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
-from simulations.groups import FEWEST, ByGroup, Calibration, Cost, GroupFigures, PaysMost
+from simulations.groups import FEWEST, ByGroup, Calibration, CostOfPrivacy, GroupFigures, PaysMost
 from simulations.membership.report import LEVEL, AttackResult, Estimate, MembershipReport
 from simulations.pipeline import RunResult
 from simulations.setup.experiment import SETTINGS, Experiment
@@ -210,7 +210,7 @@ def _own(each: GroupFigures) -> GroupRow:
     }
 
 
-def _cost(name: str, cost: Cost | None) -> GroupRow:
+def _cost(name: str, cost: CostOfPrivacy | None) -> GroupRow:
     if cost is None:
         return {}
     return {name: cost.value, f"{name}_low": cost.low, f"{name}_high": cost.high}

@@ -199,7 +199,7 @@ def relative_size(copies: Int64[ndarray, " groups"], shares: Float64[ndarray, " 
     return float((copies * shares).sum() / shares.sum())
 
 
-def deal(
+def deal_budgets(
     copies: Int64[ndarray, " records"], *, teachers: int, rng: np.random.Generator
 ) -> list[Int64[ndarray, " shard"]]:
     """Shards of equal size (within one), record r in copies[r] different ones.
@@ -283,7 +283,7 @@ class Upsampling:
     def shards(self, records: int, *, seed: int) -> list[Int64[ndarray, " shard"]]:
         """The records of each teacher: each record in as many shards as its group has copies."""
         copies = self.copies[self.groups(records, seed=seed)]
-        return deal(copies, teachers=self.pooled_teachers, rng=simulation_rng(seed, "deal"))
+        return deal_budgets(copies, teachers=self.pooled_teachers, rng=simulation_rng(seed, "deal"))
 
 
 def upsampling(text: str, *, teachers: int) -> Upsampling:

@@ -23,7 +23,7 @@ from protocols.levels.level import Aggregation, Ballot, BatchNoise
 from protocols.levels.two_server.conversation import GUARDIAN_NOISE
 from protocols.study.levels import LEVELS, Confidentiality, Simulated
 from protocols.study.study import Study
-from protocols.sums.judging import Evaluation, usual_bins
+from protocols.sums.judging import Evaluation, usual_score_bins
 
 # The order of P-256; a private key is a nonzero residue of it.
 _P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -109,4 +109,5 @@ def simulated_judges(share: float | None, population: int, *, classes: int, seed
     if share is None:
         return None
     key = hashlib.sha256(b"conclave simulated judges %d" % seed).digest()
-    return Evaluation.of(share=share, key=key, bins=usual_bins(share * population), classes=classes, threshold=0.5)
+    bins = usual_score_bins(share * population)
+    return Evaluation.of(share=share, key=key, bins=bins, classes=classes, threshold=0.5)

@@ -22,7 +22,7 @@ _STREAM = 0x1D6E
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluated:
+class JudgedStudent:
     """What judges said of all parties together, and of each by itself where votes are clear; else of none."""
 
     total: Judged
@@ -36,7 +36,7 @@ class Evaluated:
 
 def evaluate_student(
     study: Study, stored: RecordCells, data: Dataset, student: ReleasedStudent, labelling: Labelling, *, seed: int
-) -> Evaluated:
+) -> JudgedStudent:
     """Scores the judges of the seats that voted, and adds noise: where votes are clear to each seat's sum."""
     sums, terms = unit_sums(study), unit_sums(study).evaluation
     assert terms is not None  # the caller asked
@@ -67,6 +67,6 @@ def evaluate_student(
 
     if study.confidentiality.conceals_votes:
         total = np.sum([of_seats[at] for at in voted], axis=0)
-        return Evaluated(told(total, noise_in(study, voted=len(voted))), {})
+        return JudgedStudent(told(total, noise_in(study, voted=len(voted))), {})
     parties = {study.roster[at].party: told(of_seats[at], study.mechanism.label_sigma) for at in voted.tolist()}
-    return Evaluated(summed(list(parties.values())), parties)
+    return JudgedStudent(summed(list(parties.values())), parties)

@@ -70,7 +70,7 @@ def in_order_of_asking(settings: Experiment, dataset: Dataset) -> Dataset:
     return replace(dataset, public_inputs=dataset.public_inputs[order], public_labels=dataset.public_labels[order])
 
 
-def encoded(dataset: Dataset, features: FeatureMap, *, cache_dir: Path | None) -> Dataset:
+def encoded_dataset(dataset: Dataset, features: FeatureMap, *, cache_dir: Path | None) -> Dataset:
     """The same records as rows of features. cache_dir: where they are kept; None: nowhere.
 
     Raises InvalidInput for records that the map cannot take.
@@ -211,12 +211,12 @@ class DatasetInputs:
         if self.features is not None:
             return self._encoded
         found = features_for(self.dataset.public_inputs, "auto", seed=self.settings.data_seed)
-        return encoded(self.dataset, found, cache_dir=self.cache_dir)
+        return encoded_dataset(self.dataset, found, cache_dir=self.cache_dir)
 
     @cached_property
     def _encoded(self) -> Dataset:
         assert self.features is not None  # the settings are checked
-        return encoded(self.dataset, self.features, cache_dir=self.cache_dir)
+        return encoded_dataset(self.dataset, self.features, cache_dir=self.cache_dir)
 
     @property
     def fingerprint(self) -> str:
@@ -285,7 +285,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     """
     check_student(settings.student)
     if settings.votes is not None:
-        return stored_inputs(settings, Path(settings.votes))
+        return vote_file_inputs(settings, Path(settings.votes))
     _check_training(settings)
     _OF_VOTERS[settings.votes_by].check_terms(settings)
     check_engine(host.engine)
@@ -464,7 +464,7 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
     return in_order_of_asking(settings, dataset)
 
 
-def stored_inputs(settings: Experiment, path: Path) -> VoteInputs:
+def vote_file_inputs(settings: Experiment, path: Path) -> VoteInputs:
     """Inputs with votes from a file, which determines the number of parties."""
     given = settings.parties if "parties" in settings.given else None
     stored, parties = read_votes(path, kind=settings.votes_kind, classes=settings.classes, parties=given)

@@ -30,7 +30,7 @@ from simulations.datasets.dataset import content_digest
 from simulations.engines import open_engine
 from simulations.engines.engine import Exchange, HostSpec
 from simulations.pipeline import majority_accuracy, released_students, study_of
-from simulations.planning.advice import nearest
+from simulations.planning.advice import nearest_settings
 from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
@@ -153,10 +153,10 @@ def _setting(values: dict[str, object], chosen: Mapping[str, object]) -> Experim
 
 def of_setting(error: InvalidInput, chosen: Mapping[str, object]) -> InvalidInput:
     """The error, with the values of the setting that it is about."""
-    return InvalidInput(f"{words(chosen)}: {error}")
+    return InvalidInput(f"{cell_words(chosen)}: {error}")
 
 
-def words(chosen: Mapping[str, object]) -> str:
+def cell_words(chosen: Mapping[str, object]) -> str:
     """What tells a setting from the others: `weights = uniform, sigma = 4`."""
     return ", ".join(f"{key} = {value}" for key, value in chosen.items())
 
@@ -208,7 +208,8 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
             refused = str(error)
             if not any(cell.refused for cell in cells):
                 # Of the first alone: each takes a second.
-                reporter.warn("\n".join([refused, *(each.line(inputs) for each in nearest(study, settings, inputs))]))
+                settings_beside = nearest_settings(study, settings, inputs)
+                reporter.warn("\n".join([refused, *(each.line(inputs) for each in settings_beside)]))
         text = f"{write_config(inputs.settings)} {study.digest.hex()} {inputs.fingerprint} {source}"
         made = (budgets, study) if len(sweep.cells) <= _KEPT else None
         cells.append(Cell(number, settings, refused, content_digest(text=text), made))

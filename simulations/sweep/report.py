@@ -30,7 +30,7 @@ from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import environment
 from simulations.results.trackers import Tracked
 from simulations.stages.label import mean_and_interval
-from simulations.sweep.cells import Row, Sweep, words
+from simulations.sweep.cells import Row, Sweep, cell_words
 
 # Figures of a row that get an interval.
 FIGURES = (
@@ -212,7 +212,7 @@ def sweep_report(sweep: Sweep, settings: pd.DataFrame, drawn: Sequence[Drawing],
              "student accuracy", "most frequent class", "ε that may be published", "least share of a budget used"],
             [_row(row, sweep.varied) for row in settings.head(_MOST_ROWS).to_dict("records")],
         ),
-        *([lines(f"{words({key: row[key] for key in sweep.varied})}: {row['note']}" for row in refused)]
+        *([lines(f"{cell_words({key: row[key] for key in sweep.varied})}: {row['note']}" for row in refused)]
           if (refused := settings[settings["note"] != ""].head(_MOST_ROWS).to_dict("records")) else []),
         "</section>",
         '<section aria-labelledby="reading"><h2 id="reading">How to read it</h2>',
@@ -247,7 +247,7 @@ def _verdict(settings: pd.DataFrame, varied: tuple[str, ...]) -> str:
     ranked = shown.assign(_rank=pd.to_numeric(shown[name])).sort_values("_rank", ascending=False)
     best = ranked.iloc[0]
     what = "the best student" if name == "student_accuracy" else "the most labels"
-    said = f"{what[0].upper()}{what[1:]}: {_figure(best, name)}, at {words({key: best[key] for key in varied})}."
+    said = f"{what[0].upper()}{what[1:]}: {_figure(best, name)}, at {cell_words({key: best[key] for key in varied})}."
     points = [("Intervals:", covered(settings))]
     epsilons = pd.to_numeric(ranked["epsilon_guaranteed_max"])
     if epsilons.nunique() > 1:

@@ -15,7 +15,7 @@ import numpy as np
 import runtime.parquet_tables  # noqa: F401
 from coordinator.labelling.study_creation import read_pool
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, evidence_in, files_of
-from coordinator.release.folder import read_json
+from coordinator.release.folder import read_object
 from coordinator.release.statement import read_statement
 from party.data import load_records, source_kind
 from party.data.records import DataSettings
@@ -211,7 +211,7 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "key": private_key_from_pem,
     "study": lambda data: read_study(written(data, "study.toml")),
     **{name: (lambda data, name=name: evidence(data, name)) for name in EVIDENCE},
-    "privacy.json": lambda data: read_json(written(data, "privacy.json")),
+    "privacy.json": lambda data: read_object(written(data, "privacy.json")),
     "statement": lambda data: read_statement(written(data, "privacy.json")),
     "manifest.json": lambda data: (written(data, "manifest.json"), read_manifest(FOLDER)),
     "queries.npz": Blocks.from_bytes,

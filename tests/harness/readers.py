@@ -22,7 +22,7 @@ from coordinator.labelling.study_creation import stored_pool
 from coordinator.labelling.training import kept_student
 from coordinator.release.evidence import evidence_in
 from coordinator.release.export_torch import read_network
-from coordinator.release.folder import read_json as read_release_json
+from coordinator.release.folder import read_object as read_release_json
 from coordinator.release.statement import read_statement
 from coordinator.students.torch_student import MLP
 from guardian.home import GuardianHome, GuardianSettings, create_guardian

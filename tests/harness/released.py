@@ -12,7 +12,7 @@ import numpy as np
 
 from coordinator.in_process import InProcessTransport
 from coordinator.release.evidence import evidence_in
-from coordinator.release.folder import contents, read_json, read_released, student_figures
+from coordinator.release.folder import contents, read_object, read_released, student_figures
 from coordinator.release.release import make_release
 from coordinator.release.verify import verify_release
 from coordinator.store.store import LabelledStudy
@@ -187,7 +187,7 @@ class Consortium(Certifying):
         """What a coordinator does that forges with care: all files as they follow from study, labels, evidence,
         statement and the files of the student, and then its own signature."""
         released, evidence = read_released(folder), evidence_in(folder)
-        stated, figures = read_json(folder / "privacy.json"), student_figures(folder)
+        stated, figures = read_object(folder / "privacy.json"), student_figures(folder)
         if figures is not None:
             figures["files"] = {name: sha256_of(folder / name) for name in figures["files"] if (folder / name).exists()}
         given = {"queries": None, "signatures": None, "coordinator": self.certificate, "authority": self.authority}

@@ -9,7 +9,7 @@ import pytest
 from party.demo.demo_data import demo_data, record_draft
 from protocols.features.scored_model import ScoredModel
 from protocols.study.levels import SecureSum
-from protocols.sums.judging import Evaluation, usual_bins
+from protocols.sums.judging import Evaluation, usual_score_bins
 from simulations.setup.levels import seat_keys
 from tests.harness.clocks import wait_until
 from tests.harness.local_consortium import ConsortiumHere
@@ -32,7 +32,7 @@ class Judging(ConsortiumHere):
 def consortium_of(folder, level):
     data = demo_data(None)
     study = record_draft(data)
-    bins = usual_bins(SHARE * study.votes.population)
+    bins = usual_score_bins(SHARE * study.votes.population)
     judges = Evaluation.of(share=SHARE, key=bytes(32), bins=bins, classes=2, threshold=0.5)
     study = replace(study, roster=tuple(replace(seat, epsilon=EPSILON) for seat in study.roster))
     study = study.voting(evaluation=judges)

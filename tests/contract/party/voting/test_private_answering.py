@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.float_inference import float_inference
-from party.budget.approval_text import describe, in_brief
+from party.budget.approval_text import approval_words, in_brief
 from party.budget.policy import Policy
 from party.budget.spending import withdraw
 from party.budget.watermarks import remember_approval
@@ -173,14 +173,14 @@ def test_steps_are_answered_over_and_over_and_cost_nothing(place):
 
 @pytest.mark.parametrize(("study", "signs"), [(STUDY, True), (demo_study(demo_data(None)), False)])
 def test_before_it_approves_a_hospital_reads_whether_its_node_signs(tmp_path, study, signs):
-    lines = describe(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
+    lines = approval_words(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
     assert ("             Your node signs with its key." in lines) == signs
 
 
 @pytest.mark.parametrize("questions", ["given", "uncertainty"])
 def test_before_it_approves_a_hospital_reads_whether_labels_choose_what_is_asked(tmp_path, questions):
     study = demo_study(demo_data(None)).voting(questions=questions)
-    lines = describe(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
+    lines = approval_words(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
     assert (f"             {CHOSEN}" in lines) == (questions == "uncertainty")
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.budgets.guarantee import Guarantee, compose
+from protocols.budgets.guarantee import Guarantee, compose_charges
 from protocols.errors import InvalidInput
 from tests.harness.refusals import refuses
 
@@ -31,7 +31,7 @@ parts = st.lists(
 @settings(max_examples=25)
 @given(parts=parts)
 def test_together_they_are_no_worse_than_their_sum_and_their_order_gives_what_is_said(parts):
-    together = compose(parts)
+    together = compose_charges(parts)
     assert together.delta == pytest.approx(1e-5 * len(parts))
     assert together.epsilon <= sum(part.epsilon for part in parts) * (1 + 1e-12)
     if not math.isnan(together.order):
@@ -43,12 +43,12 @@ def test_together_they_are_no_worse_than_their_sum_and_their_order_gives_what_is
 
 def test_one_release_keeps_its_epsilon():
     for part in (renyi(0.7, 12.0), gaussian(0.8)):
-        assert compose([part]).epsilon == pytest.approx(part.epsilon, rel=1e-9)
+        assert compose_charges([part]).epsilon == pytest.approx(part.epsilon, rel=1e-9)
 
 
 def test_equal_releases_at_one_order_add_their_rdp():
     part = renyi(0.2, 20.0)
-    together = compose([part] * 5)
+    together = compose_charges([part] * 5)
     expected = rdp_to_epsilon(np.array([1.0]), np.array([20.0]), delta=5e-5)[0]
     assert together.renyi == pytest.approx(expected, rel=1e-12)
     assert together.order == 20.0
@@ -56,20 +56,20 @@ def test_equal_releases_at_one_order_add_their_rdp():
 
 
 def test_unequal_orders_compose_at_the_smaller_one():
-    together = compose([renyi(0.5, 8.0), renyi(0.1, 40.0)])
+    together = compose_charges([renyi(0.5, 8.0), renyi(0.1, 40.0)])
     at_8 = rdp_to_epsilon(np.array([0.6]), np.array([8.0]), delta=2e-5)[0]
     assert together.renyi <= at_8
     assert together.order <= 8.0
 
 
 def test_gaussian_releases_add_their_squares():
-    together = compose([gaussian(0.3), gaussian(0.4)])
+    together = compose_charges([gaussian(0.3), gaussian(0.4)])
     assert together.renyi == pytest.approx(gdp_epsilon(np.array([0.5]), np.array([2e-5]))[0], rel=1e-9)
     assert math.isnan(together.order)
 
 
 def test_float_noise_of_all_releases_is_taken_off_their_delta():
-    ideal, real = (compose([renyi(0.5, 20.0, distance=distance)] * 2) for distance in (0.0, 1e-8))
+    ideal, real = (compose_charges([renyi(0.5, 20.0, distance=distance)] * 2) for distance in (0.0, 1e-8))
     left = 2e-5 - (1 + math.exp(real.renyi)) * 2e-8
     assert ideal.renyi < real.renyi
     assert rdp_to_epsilon(np.array([1.0]), np.array([20.0]), delta=left)[0] <= real.renyi
@@ -77,7 +77,7 @@ def test_float_noise_of_all_releases_is_taken_off_their_delta():
 
 def test_a_release_without_an_epsilon_leaves_none():
     without = Guarantee(math.inf, 1e-5, 20.0, 1.0, 1e-3)
-    assert compose([without, renyi(0.5, 20.0)]).epsilon == math.inf
+    assert compose_charges([without, renyi(0.5, 20.0)]).epsilon == math.inf
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,6 @@ def test_figures_out_of_range_are_refused(change):
 
 def test_nothing_to_compose_is_refused():
     with refuses(InvalidInput, "at least one"):
-        compose([])
+        compose_charges([])
     with refuses(InvalidInput, "below 1"):
-        compose([Guarantee(1.0, 0.6, 8.0, 0.5, 0.0)] * 2)
+        compose_charges([Guarantee(1.0, 0.6, 8.0, 0.5, 0.0)] * 2)

@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
-from protocols.research.papernot import _log_q, answer_probability, threshold_rdp, total_label_rdp, total_threshold_rdp
+from protocols.research.papernot import (
+    _log_q,
+    answer_probability,
+    published_threshold_rdp,
+    total_label_rdp,
+    total_threshold_rdp,
+)
 from tests.harness.published import label_rdp
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -38,7 +44,7 @@ def test_totals_at_individual_sensitivity_are_those_of_individualized_pate(name)
     votes = ARRAYS["weight_50_50_votes" if name.startswith("weight") else "GNMax_votes"]
     orders, answered = ARRAYS["orders"], ARRAYS["answered"].astype(float)
     units = np.array(row["sensitivities_last"])
-    threshold = len(votes) * threshold_rdp(orders, sigma_threshold=150.0, sensitivity=units)
+    threshold = len(votes) * published_threshold_rdp(orders, sigma_threshold=150.0, sensitivity=units)
     tight = total_label_rdp(votes, orders, sigma=40.0, sensitivity=units, times=answered).for_research() + threshold
     loose = threshold + answered.sum() * orders * (units[:, None] / 40.0) ** 2
     np.testing.assert_allclose(tight, ARRAYS[f"{name}_rdp_total_tight"], rtol=1e-9)
@@ -151,7 +157,7 @@ def test_a_threshold_test_costs_at_least_its_divergence_from_both_neighbours_and
     """A moved vote shifts the maximum by at most its weight; in the direction D(M(D) || M(D')) that is bounded."""
     top, threshold, sigma, order = test
     bound = threshold_test_rdp(top, threshold, sigma, order, weight)
-    worst = threshold_rdp(np.array([order]), sigma_threshold=sigma, sensitivity=weight * ONE)[0, 0]
+    worst = published_threshold_rdp(np.array([order]), sigma_threshold=sigma, sensitivity=weight * ONE)[0, 0]
     assert bound <= worst * (1 + 1e-12)
     for moved in (-weight, weight):
         with mpmath.workdps(60):

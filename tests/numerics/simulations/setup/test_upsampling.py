@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from simulations.setup.budgets import deal, duplicates, relative_size
+from simulations.setup.budgets import deal_budgets, duplicates, relative_size
 from tests.harness.refusals import refuses
 
 
@@ -31,7 +31,7 @@ def test_copies_come_within_the_rounding_of_the_largest_base(budgets):
 def test_every_record_is_dealt_to_as_many_different_teachers_as_it_has_copies(copies, teachers, seed):
     if sum(copies) < teachers:
         return
-    shards = deal(np.array(copies), teachers=teachers, rng=np.random.default_rng(seed))
+    shards = deal_budgets(np.array(copies), teachers=teachers, rng=np.random.default_rng(seed))
     assert all(len(np.unique(shard)) == len(shard) for shard in shards)
     np.testing.assert_array_equal(np.bincount(np.concatenate(shards), minlength=len(copies)), copies)
     sizes = [len(shard) for shard in shards]
@@ -46,6 +46,6 @@ def test_budgets_too_far_apart_and_copies_that_do_not_fit_are_refused():
     with refuses(InvalidInput, 40, 12):
         duplicates(np.array([0.1, 4.0]))
     with refuses(InvalidInput, 1, 3):
-        deal(np.array([1, 4]), teachers=3, rng=np.random.default_rng(0))
+        deal_budgets(np.array([1, 4]), teachers=3, rng=np.random.default_rng(0))
     with refuses(InvalidInput, 2, 3):
-        deal(np.array([1, 1]), teachers=3, rng=np.random.default_rng(0))
+        deal_budgets(np.array([1, 1]), teachers=3, rng=np.random.default_rng(0))

@@ -16,10 +16,10 @@ from simulations.plots.figures import (
     drawings,
     epsilon_curves,
     shares,
-    spending,
+    spending_figure,
     teachers,
 )
-from simulations.plots.style import PAPER, inline_svg, pdf_bytes, spread, svg_text, write_figure, write_figures
+from simulations.plots.style import PAPER, inline_svg, pdf_bytes, spread_labels, svg_text, write_figure, write_figures
 from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import summary
 from tests.harness.refusals import refuses
@@ -103,7 +103,7 @@ def test_curves_end_at_the_ledgers_of_the_first_seed_and_never_pass_the_cap(tmp_
 
 
 def test_the_spending_figure_says_that_it_is_a_reading_and_marks_the_stop(result):
-    drawing = spending(result, budget_groups(result, summary(result)["exhausted_first"]))
+    drawing = spending_figure(result, budget_groups(result, summary(result)["exhausted_first"]))
     words = words_of(drawing.figure)
     assert "operator's reading" in words
     assert "the guarantee is the cap" in words
@@ -116,7 +116,7 @@ def test_the_spending_figure_says_that_it_is_a_reading_and_marks_the_stop(result
 )
 def test_the_spending_figure_names_an_order_only_where_the_spend_is_converted_at_one(tmp_path, account, said, order):
     run = stored_run(tmp_path, mechanism="gnmax", accountant=account)
-    drawing = spending(run, budget_groups(run, []))
+    drawing = spending_figure(run, budget_groups(run, []))
     assert said in drawing.caption
     assert ("order" in drawing.caption, "order" in words_of(drawing.figure)) == (order, order)
 
@@ -129,7 +129,7 @@ def test_many_budgets_are_drawn_by_representatives_and_this_is_said(tmp_path):
     assert len(shown) <= LARGEST_SHOWN
     assert shown[0] == 0
     assert shown[-1] == len(groups) - 1
-    assert f"{len(shown)} of {len(groups)} budget groups" in spending(run, groups).caption
+    assert f"{len(shown)} of {len(groups)} budget groups" in spending_figure(run, groups).caption
     assert f"{len(groups)} groups" in words_of(shares(run, groups).figure)
 
 
@@ -220,14 +220,14 @@ def test_an_inline_figure_refers_to_nothing_outside_itself(drawn):
 @settings(max_examples=50, deadline=None)
 @given(arrays(np.float64, st.integers(1, 30), elements=st.floats(-50, 50)), st.floats(0.01, 5))
 def test_spread_labels_keep_their_order_and_their_distance(positions, gap):
-    moved = spread(positions, gap=gap)
+    moved = spread_labels(positions, gap=gap)
     order = np.argsort(positions, kind="stable")
     assert (np.diff(moved[order]) >= gap - 1e-9).all()
     assert moved.mean() == pytest.approx(positions.mean(), abs=1e-9)
 
 
 def test_labels_far_apart_stay_where_they_are():
-    assert spread(np.array([3.0, 1.0, 2.0]), gap=0.5).tolist() == [3.0, 1.0, 2.0]
+    assert spread_labels(np.array([3.0, 1.0, 2.0]), gap=0.5).tolist() == [3.0, 1.0, 2.0]
 
 
 def sweep_table(**more):

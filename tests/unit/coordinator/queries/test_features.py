@@ -7,7 +7,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from coordinator.queries.choice import QueryChoice, drawn_pool, make_queries
-from coordinator.queries.features import features_for, noise_share, principal, projected
+from coordinator.queries.features import features_for, principal, projected_features, share_of_noise
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.study.terms import Feature
@@ -80,18 +80,18 @@ def test_meanings_of_text_are_components_of_what_is_weighted_by_rarity() -> None
 def test_a_projection_keeps_distances_and_needs_no_pool() -> None:
     rng = np.random.default_rng(3)
     records = rng.normal(size=(40, 300)).astype(np.float32)
-    made = projected(FeatureMap((300,)), 150, seed=1)
+    made = projected_features(FeatureMap((300,)), 150, seed=1)
     ratios = np.linalg.norm(np.diff(made(records), axis=0), axis=1) / np.linalg.norm(np.diff(records, axis=0), axis=1)
     assert np.abs(ratios - 1).max() < 0.3
-    assert made.digest != projected(FeatureMap((300,)), 150, seed=2).digest
+    assert made.digest != projected_features(FeatureMap((300,)), 150, seed=2).digest
 
 
 def test_the_noise_of_pixels_is_told_from_edges() -> None:
     rng = np.random.default_rng(3)
-    assert noise_share(rng.normal(size=(50, 16, 16)).astype(np.float32)) == pytest.approx(1, abs=0.05)
-    assert noise_share(BLOBS) < 0.1
-    assert noise_share((BLOBS > 0.5).astype(np.float32)) < 0.2
-    assert noise_share(np.ones((5, 16, 16), np.float32)) == 0
+    assert share_of_noise(rng.normal(size=(50, 16, 16)).astype(np.float32)) == pytest.approx(1, abs=0.05)
+    assert share_of_noise(BLOBS) < 0.1
+    assert share_of_noise((BLOBS > 0.5).astype(np.float32)) < 0.2
+    assert share_of_noise(np.ones((5, 16, 16), np.float32)) == 0
 
 
 @pytest.mark.parametrize(

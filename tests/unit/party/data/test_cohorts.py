@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from party.data import load_records
 from party.data.cohort import FhirExport
 from party.data.database import OmopDatabase
-from party.data.quality import examine
-from party.data.records import DataSettings, deal
+from party.data.quality import examine_rows
+from party.data.records import DataSettings, deal_records
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature
 from tests.harness.omop import FEATURES, FHIR, OMOP, patients, write_fhir, write_omop
@@ -66,7 +66,7 @@ def by_hand():
 @pytest.mark.parametrize("loader", ["omop", "fhir"])
 def test_a_cohort_and_its_features_are_those_by_hand(sources, loader):
     settings = settings_of(loader, sources[loader])
-    assert not examine(settings, TERMS).problems
+    assert not examine_rows(settings, TERMS).problems
     records, (inputs, labels) = load_records(settings, TERMS), by_hand()
     np.testing.assert_allclose(records.inputs[records.usable], inputs, rtol=1e-6)
     np.testing.assert_array_equal(records.labels[records.usable], labels)
@@ -78,7 +78,7 @@ def test_whether_somebody_is_in_the_cohort_changes_nobody_elses_teacher(tmp_path
     other = OmopDatabase(f"sqlite:///{write_omop(tmp_path / 'b.sqlite', people)}", sources["omop"].features)
     with_, without = (load_records(settings_of("omop", each), TERMS) for each in (sources["omop"], other))
     np.testing.assert_array_equal(with_.usable != without.usable, np.arange(24) == 4)
-    dealt = [deal(each.places, each.units, teachers=3, key=bytes(32)) for each in (with_, without)]
+    dealt = [deal_records(each.places, each.units, teachers=3, key=bytes(32)) for each in (with_, without)]
     np.testing.assert_array_equal(*dealt)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from party.data import load_records, of_file
 from party.data.files import CsvFile
 from party.data.mapping import DataMapping
-from party.data.quality import examine
+from party.data.quality import examine_rows
 from party.data.queries import own_records, read_queries
 from party.data.records import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt
@@ -78,7 +78,7 @@ def test_a_note_that_is_none_is_refused_by_its_row_and_not_shown(tmp_path, text,
     for word in ("a.csv", "'note'", "row 2", found, f"at most {MOST_CHARACTERS} characters"):
         assert word in str(error.value)
     assert "Smith" not in str(error.value)
-    quality = examine(settings, TERMS)
+    quality = examine_rows(settings, TERMS)
     problems = {each.column: each for each in quality.problems if each.column}
     # A sign that people write where there is nothing is proposed as a missing value.
     assert set(problems) == {"note"}
@@ -97,7 +97,7 @@ def test_a_note_without_a_word_is_all_0_where_the_study_allows_it(tmp_path):
     )  # fmt: skip
     settings = csv_of(tmp_path, "NA", ":-)", TEXTS[0])
     assert load_records(settings, terms).inputs.any(axis=1).tolist() == [False, False, True]
-    assert examine(settings, terms).columns[0].missing == 2
+    assert examine_rows(settings, terms).columns[0].missing == 2
     for text in ("a\0", "\ufffd\ufffd"):
         with refuses(DataCorrupt, 1, "a text of 2 characters"):
             load_records(csv_of(tmp_path, text), terms)
@@ -109,7 +109,7 @@ def test_other_bytes_than_the_encoding_has_are_refused_and_a_mapping_reads_them(
     settings = DataSettings(name="d", loader="csv", source=CsvFile(tmp_path / "a.csv"))
     with refuses(DataCorrupt, "CSV", "utf-8"):
         load_records(settings, TERMS)
-    mapping = examine(settings, TERMS).mapping
+    mapping = examine_rows(settings, TERMS).mapping
     read = load_records(DataSettings(name="d", loader="csv", source=settings.source, mapping=mapping), TERMS)
     np.testing.assert_array_equal(read.inputs[:, :64], gram_vectors(["fièvre élevée"], 64))
 

@@ -9,7 +9,7 @@ import pytest
 from party.data import load_records
 from party.data.files import CsvFile
 from party.data.mapping import DataMapping, mapping_toml, read_mapping
-from party.data.quality import Quality, examine
+from party.data.quality import Quality, examine_rows
 from party.data.records import DataSettings
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.study.terms import Feature
@@ -33,10 +33,10 @@ def settings_of(folder: Path, content: str | bytes, *, name: str = "a.csv", **mo
 
 def settled(settings: DataSettings) -> DataSettings:
     """With what is proposed, which leaves nothing open."""
-    quality = examine(settings, TERMS)
+    quality = examine_rows(settings, TERMS)
     assert not quality.problems
     again = replace(settings, mapping=quality.mapping)
-    assert not examine(again, TERMS).proposals
+    assert not examine_rows(again, TERMS).proposals
     return again
 
 
@@ -67,7 +67,7 @@ def test_a_messy_export_gives_the_records_of_a_plain_one_once_its_mapping_is_agr
 
 
 def test_a_plain_export_needs_no_mapping(tmp_path: Path) -> None:
-    quality = examine(settings_of(tmp_path, PLAIN), TERMS)
+    quality = examine_rows(settings_of(tmp_path, PLAIN), TERMS)
     assert quality.rows == 2
     assert not quality.problems
     assert not quality.proposals
@@ -76,7 +76,7 @@ def test_a_plain_export_needs_no_mapping(tmp_path: Path) -> None:
 
 def test_all_problems_are_named_at_once_with_their_rows(tmp_path: Path) -> None:
     rows = "age,chol,sex,ill,who\n4400,1,male,yes,a\n,99999,male,no,b\n50,<5,1,maybe,\n1980-01-02,5,male,no,c\n"
-    quality = examine(settings_of(tmp_path, rows, patient="who"), TERMS)
+    quality = examine_rows(settings_of(tmp_path, rows, patient="who"), TERMS)
     found = {(each.column or each.own, each.rows): (each.found, each.values) for each in quality.problems}
     assert {key for key in found} == {
         ("age", (1,)), ("age", (2,)), ("age", (4,)), ("chol", (3,)), ("chol", (2,)), ("sex", (3,)), ("ill", (3,)),
@@ -90,38 +90,38 @@ def test_all_problems_are_named_at_once_with_their_rows(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_absent_are_named_together_with_what_else_is_wrong(tmp_path: Path) -> None:
-    quality = examine(settings_of(tmp_path, "Alter;Cholesterin;SEX;ill\n63;233;x;yes\n41;2;m;no\n"), TERMS)
+    quality = examine_rows(settings_of(tmp_path, "Alter;Cholesterin;SEX;ill\n63;233;x;yes\n41;2;m;no\n"), TERMS)
     assert {each.column for each in quality.problems} == {"age", "chol", "sex", ""}
     assert ("sex", "SEX", "sex") in proposed(quality)
     assert any("perhaps Cholesterin" in each.found for each in quality.problems)
 
 
 def test_a_file_of_which_no_column_is_known_is_not_said_to_have_no_rows(tmp_path: Path) -> None:
-    quality = examine(settings_of(tmp_path, "Alter;Befund\n63;ja\n"), TERMS)
+    quality = examine_rows(settings_of(tmp_path, "Alter;Befund\n63;ja\n"), TERMS)
     assert not any("no rows" in each.found for each in quality.problems)
-    (without,) = examine(settings_of(tmp_path, "age,chol,sex,ill\n"), TERMS).problems
+    (without,) = examine_rows(settings_of(tmp_path, "age,chol,sex,ill\n"), TERMS).problems
     assert without.found == "there are no rows"
 
 
 def test_words_that_the_study_lacks_are_first_to_be_translated_and_only_then_left_out(tmp_path: Path) -> None:
     rows = "age,chol,sex,ill\n63,233,a b,yes\n41,2,b,perhaps\n"
-    for each in examine(settings_of(tmp_path, rows), TERMS).problems:
+    for each in examine_rows(settings_of(tmp_path, rows), TERMS).problems:
         assert each.todo.startswith(f'conclave-party data map STUDY --value "{each.column}:YOURS=THE-STUDYS" for each')
 
 
 def test_a_number_that_may_be_two_is_left_to_a_person(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "age;chol;sex;ill\n63;1,234;male;yes\n41;2,345;female;no\n")
-    (problem,) = examine(settings, TERMS).problems
+    (problem,) = examine_rows(settings, TERMS).problems
     assert (problem.column, problem.rows) == ("chol", (1, 2))
     form = replace(settings.mapping.form, decimal=",")
     said = replace(settings, mapping=DataMapping(form=form))
-    assert not examine(said, TERMS).problems
+    assert not examine_rows(said, TERMS).problems
 
 
 def test_a_minus_beside_a_plus_is_a_result_and_not_a_missing_value(tmp_path: Path) -> None:
     test = Feature(column="sex", kind="categorical", categories=("pos", "neg"), may_miss=True)
     terms = replace(TERMS, features=(*FEATURES[:2], test))
-    quality = examine(settings_of(tmp_path, "age,chol,sex,ill\n63,1,+,yes\n41,2,-,no\n"), terms)
+    quality = examine_rows(settings_of(tmp_path, "age,chol,sex,ill\n63,1,+,yes\n41,2,-,no\n"), terms)
     assert proposed(quality) == {("sex", "+", "pos"), ("sex", "-", "neg")}
 
 
@@ -164,7 +164,7 @@ def test_columns_are_proposed_by_what_they_hold_and_a_patient_s_is_never_a_featu
     for n in range(9):
         rows.append(f"{7000 + n};{50 + n};{'mw'[n % 2]};x;{140 + n};{n / 10};{5 + n / 10};{['ja', 'nein'][n % 2]}")
     settings = settings_of(tmp_path, "\n".join(rows) + "\n", patient="person")
-    found = {each.column: each.column_is for each in examine(settings, terms).problems if each.column_is}
+    found = {each.column: each.column_is for each in examine_rows(settings, terms).problems if each.column_is}
     assert found == {
         "max_rate": '"max_rate=Puls"', "st_depression": '"st_depression=ST-Senkung"', "sex": '"sex=Geschlecht"',
         "chol": '"chol=Cholesterin"', "ill": '"ill=KHK"',
@@ -172,7 +172,7 @@ def test_columns_are_proposed_by_what_they_hold_and_a_patient_s_is_never_a_featu
     # Where nothing fits, nothing is proposed: not an age for a rate, and not a patient's number.
     content = "person;Alter;personen\n7000;50;7000\n7001;61;7001\n"
     without = settings_of(tmp_path, content, name="b.csv", patient="person")
-    found = {each.column: each.column_is for each in examine(without, terms).problems if each.column_is}
+    found = {each.column: each.column_is for each in examine_rows(without, terms).problems if each.column_is}
     assert found == {column: f'"{column}=YOURS"' for column in ("max_rate", "st_depression", "sex", "chol", "ill")}
 
 
@@ -186,13 +186,13 @@ def test_numbers_in_another_unit_are_asked_about_and_a_factor_settles_it(
     terms = terms_of(features, label="ill", classes=("no", "yes"), shape=(5,))
     rows = "".join(f"63,{value},male,{'yes' if value == values[0] else 'no'}\n" for value in values)
     settings = settings_of(tmp_path, "age,chol,sex,ill\n" + rows)
-    problems = examine(settings, terms).problems
+    problems = examine_rows(settings, terms).problems
     assert [(each.column, f'--times "chol={factor}"' in each.todo) for each in problems] == [("chol", True)]
     assert "median" in problems[0].values[0]
     assert "6" not in repr(problems).replace("38.67", "")
     for times in (1.0, 0.1):
         said = replace(settings, mapping=replace(settings.mapping, times={"chol": times}))
-        assert not examine(said, terms).problems
+        assert not examine_rows(said, terms).problems
         read = load_records(said, terms).inputs[:, 1]
         np.testing.assert_allclose(read, (np.array(values) * times - 230) / features[1].scale, rtol=1e-5)
     path = tmp_path / "mapping.toml"

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from party.data.mapping import folded, folded_number, folded_patient, joined, places
-from party.data.records import deal, key_of
+from party.data.records import deal_records, key_of
 from protocols.errors import InvalidInput
 from tests.harness.refusals import refuses
 
@@ -16,9 +16,9 @@ def test_records_of_a_patient_go_to_one_teacher_and_shards_are_even_in_patients(
     count = len(set(names))
     if count < teachers:
         with refuses(InvalidInput, "at least one per teacher"):
-            deal(units, units, teachers=teachers, key=key_of(seed))
+            deal_records(units, units, teachers=teachers, key=key_of(seed))
         return
-    teacher = deal(units, units, teachers=teachers, key=key_of(seed))
+    teacher = deal_records(units, units, teachers=teachers, key=key_of(seed))
     owners = {name: {int(t) for t, n in zip(teacher, names, strict=True) if n == name} for name in set(names)}
     assert all(len(each) == 1 for each in owners.values())
     sizes = [sum(each == {t} for each in owners.values()) for t in range(teachers)]
@@ -27,7 +27,7 @@ def test_records_of_a_patient_go_to_one_teacher_and_shards_are_even_in_patients(
 
 def dealt(names):
     at = places(names, len(names))
-    return deal(at, at, teachers=5, key=KEY)
+    return deal_records(at, at, teachers=5, key=KEY)
 
 
 def test_another_patient_in_the_place_of_one_changes_one_shard_alone():
@@ -40,9 +40,9 @@ def test_another_patient_in_the_place_of_one_changes_one_shard_alone():
 
 def test_the_deal_follows_from_the_seed_alone():
     units = places(None, 100)
-    again = deal(units, units, teachers=4, key=key_of(7, "test"))
-    np.testing.assert_array_equal(deal(units, units, teachers=4, key=KEY), again)
-    assert (deal(units, units, teachers=4, key=key_of(8, "test")) != again).any()
+    again = deal_records(units, units, teachers=4, key=key_of(7, "test"))
+    np.testing.assert_array_equal(deal_records(units, units, teachers=4, key=KEY), again)
+    assert (deal_records(units, units, teachers=4, key=key_of(8, "test")) != again).any()
     assert key_of(1, "a", "b") != key_of(1, "ab")
 
 
@@ -59,7 +59,7 @@ def test_names_that_are_joined_change_no_other_patients_teacher():
     before = dealt(names)
     at = places(names, 40)
     units = joined(at, ["p3" if name == "p7" else name for name in names])
-    after = deal(at, units, teachers=5, key=KEY)
+    after = deal_records(at, units, teachers=5, key=KEY)
     others = np.array([name != "p7" for name in names])
     np.testing.assert_array_equal(after[others], before[others])
     assert set(after[~others]) == set(before[at == 3])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import DataCorrupt, DataUnavailable
-from runtime.checked_files import check_content, line_digests, read_bytes, read_lines
+from runtime.checked_files import check_content, line_digests, read_lines, read_unpacked
 from simulations import datasets
 from simulations.datasets import published_images, sources
 from simulations.datasets.dataset import DatasetRequest
@@ -95,7 +95,7 @@ def test_damaged_files_are_refused_and_never_unpickled(tmp_path):
     (tmp_path / "latin1").write_bytes(b"caf\xe9")
     for name in ("cut.gz", "no.gz"):
         with refuses(DataCorrupt, name):
-            read_bytes(tmp_path / name)
+            read_unpacked(tmp_path / name)
     with refuses(DataCorrupt, "UTF-8"):
         read_lines(tmp_path / "latin1")
     buffer = io.BytesIO()
