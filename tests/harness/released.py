@@ -57,6 +57,22 @@ FILES = [
 ]
 
 
+def labelled_study(study, ledger, pool, labelling):
+    """What a release is made of, as the coordinator's store has it."""
+    return LabelledStudy(
+        study=study,
+        ledger=ledger,
+        pool=pool,
+        labels=labelling.labels,
+        reinforced=labelling.reinforced,
+        batches=tuple(labelling.batches),
+        stop=labelling.stop.reason,
+        left_out=dict.fromkeys(range(len(labelling.batches) + 1), labelling.refusals),
+        differences=labelling.ledger_differences,
+        cells=labelling.cells,
+    )
+
+
 @dataclass
 class Consortium(Certifying):
     """Keys and certificates, and the ledgers of the studies that were labelled."""
@@ -94,7 +110,8 @@ class Consortium(Certifying):
         folder = self.folder / f"{study.name}-{os.urandom(4).hex()}"
         folder.mkdir()
         pool = POOL if queries is None else deployed_records.POOL
-        np.save(folder / "pool.npy", pool)
+        files = folder / "ledger.sqlite", folder / "pool.npy"
+        np.save(files[1], pool)
         if queries is not None:
             deployed_records.write_queries(folder, queries)
         ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
@@ -103,7 +120,7 @@ class Consortium(Certifying):
             name: self._party(name, study, ledger, settles, ballots, queries) for name, ledger in ledgers.items()
         }
         within = InProcessTransport({name: party.handle for name, party in parties.items()}, absent=absent)
-        with Ledger(folder / "ledger.sqlite") as ledger:
+        with Ledger(files[0]) as ledger:
 
             def exchange(requests):
                 told = {
@@ -126,22 +143,8 @@ class Consortium(Certifying):
                 between(coordinator)
                 labelling = coordinator.label(asked, train=train, choose=choose)
             if judge is not None:
-                coordinator.judge(judge(self._labelled(study, folder, labelling)))
-        return self._labelled(study, folder, labelling)
-
-    def _labelled(self, study, folder, labelling):
-        return LabelledStudy(
-            study=study,
-            ledger=folder / "ledger.sqlite",
-            pool=folder / "pool.npy",
-            labels=labelling.labels,
-            reinforced=labelling.reinforced,
-            batches=tuple(labelling.batches),
-            stop=labelling.stop.reason,
-            left_out=dict.fromkeys(range(len(labelling.batches) + 1), labelling.refusals),
-            differences=labelling.ledger_differences,
-            cells=labelling.cells,
-        )
+                coordinator.judge(judge(labelled_study(study, *files, labelling)))
+        return labelled_study(study, *files, labelling)
 
     def _party(self, name, study, ledger, settles, ballots, queries):
         if name not in self.keys:

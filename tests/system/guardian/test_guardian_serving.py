@@ -182,14 +182,12 @@ def test_a_guardian_that_is_gone_stops_the_labelling_and_its_return_ends_it_with
     ]
 
 
-def test_any_message_of_a_conversation_may_be_its_last(world):
-    """The coordinator breaks off before some, from the first to the last, and goes on in a new conversation.
-
-    That it may be each one is shown without a port, in tests/contract/protocols/levels/test_guardian_attempts.py.
+def label_through_breaks(world, *, every, check=lambda: None):
+    """(labelling, the message it ended before) of a coordinator that breaks off before the first message, and again
+    `every` messages later in each new conversation. Noise is never drawn again. check: is called after each.
     """
-    seen: dict[int, np.ndarray] = {}
     seeds: dict[tuple[str, bytes], bytes] = {}
-    broken = 0
+    broken, labelling = 0, None
 
     class Broken(Exception):
         pass
@@ -200,21 +198,34 @@ def test_any_message_of_a_conversation_may_be_its_last(world):
 
     world.on_message = breaks
     with serving(world) as log:
-        while True:
+        while labelling is None:
             try:
                 labelling = world.label()
-                break
             except Broken:
-                broken += 5
+                broken += every
                 wait_until(lambda: log()[-1]["event"] in ("conversation_broke", "conversation_ended", "serving"))
             for file in (world.guardians_ledger(), world.folder / "coordinator.sqlite"):
                 for digest, seed in world.seeds(file).items():
                     assert seeds.setdefault((file.name, digest), seed) == seed, "noise was drawn again"
-            for number in range(20):
-                stored = world.ledger.stored(number)
-                if stored is not None and stored.settled:
-                    labels = np.frombuffer(stored.payload, dtype="<i8")
-                    np.testing.assert_array_equal(seen.setdefault(number, labels), labels)
+            check()
+    return labelling, broken
+
+
+def test_any_message_of_a_conversation_may_be_its_last(world):
+    """The coordinator breaks off before some, from the first to the last, and goes on in a new conversation.
+
+    That it may be each one is shown without a port, in tests/contract/protocols/levels/test_guardian_attempts.py.
+    """
+    seen: dict[int, np.ndarray] = {}
+
+    def released_once():
+        for number in range(20):
+            stored = world.ledger.stored(number)
+            if stored is not None and stored.settled:
+                labels = np.frombuffer(stored.payload, dtype="<i8")
+                np.testing.assert_array_equal(seen.setdefault(number, labels), labels)
+
+    labelling, broken = label_through_breaks(world, every=5, check=released_once)
     assert broken > 5
     assert labelling.stop.reason in ("pool_exhausted", "budget_exhausted")
     with Ledger(world.guardians_ledger()) as guardians:

@@ -7,9 +7,8 @@ from guardian.serving import guardian_status
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.aggregation import opened_signature
 from protocols.levels.two_server.statement import check_opened
-from tests.harness.clocks import wait_until
 from tests.harness.guardians import TwoOrganisations
-from tests.system.guardian.test_guardian_serving import serving
+from tests.system.guardian.test_guardian_serving import label_through_breaks, serving
 
 
 @pytest.fixture
@@ -48,27 +47,6 @@ def test_the_sum_is_opened_over_the_line_and_every_ledger_says_the_same(world):
 
 def test_every_message_of_a_conversation_about_sums_may_be_its_last(world):
     """The coordinator breaks off before each message in turn, and goes on in a new conversation."""
-    seeds: dict[tuple[str, bytes], bytes] = {}
-    broken = 0
-
-    class Broken(Exception):
-        pass
-
-    def breaks(number):
-        if number == broken:
-            raise Broken
-
-    world.on_message = breaks
-    with serving(world) as log:
-        while True:
-            try:
-                labelling = world.label()
-                break
-            except Broken:
-                broken += 1
-                wait_until(lambda: log()[-1]["event"] in ("conversation_broke", "conversation_ended", "serving"))
-            for file in (world.guardians_ledger(), world.folder / "coordinator.sqlite"):
-                for digest, seed in world.seeds(file).items():
-                    assert seeds.setdefault((file.name, digest), seed) == seed, "noise was drawn again"
+    labelling, broken = label_through_breaks(world, every=1)
     assert broken == 4
     check_opened_and_charged_once(world, labelling)

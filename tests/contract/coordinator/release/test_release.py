@@ -22,7 +22,7 @@ from protocols.wire.frames import Answer, read_frame, sign_frame
 from protocols.wire.messages import Outcome, Settled, VoteReply, decode, encode
 from tests.harness.consortium import Consortium as Deployed
 from tests.harness.refusals import refused_for, refuses
-from tests.harness.released import POOL, Consortium, small_study
+from tests.harness.released import POOL, Consortium, labelled_study, small_study
 from tests.harness.studies import deployed_study
 
 
@@ -338,24 +338,14 @@ def test_a_pool_that_is_not_the_studys_ends_the_release(signed, tmp_path):
 
 def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
     from coordinator.release.release import make_release
-    from coordinator.store.store import LabelledStudy
 
     study = deployed_study(3)
     (tmp_path / "deployed").mkdir()
     with Deployed(study, tmp_path / "deployed") as deployed:
         deployed.start_all()
         labelling = deployed.label()
-        labelled = LabelledStudy(
-            study=study,
-            ledger=tmp_path / "deployed" / "coordinator.sqlite",
-            pool=tmp_path / "none.npy",
-            labels=labelling.labels,
-            reinforced=labelling.reinforced,
-            batches=tuple(labelling.batches),
-            stop=labelling.stop.reason,
-            left_out=dict.fromkeys(range(len(labelling.batches) + 1), labelling.refusals),
-            differences=labelling.ledger_differences,
-        )
+        ledger = tmp_path / "deployed" / "coordinator.sqlite"
+        labelled = labelled_study(study, ledger, tmp_path / "none.npy", labelling)
         folder = make_release(
             labelled,
             out=tmp_path / "release",

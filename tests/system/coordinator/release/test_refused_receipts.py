@@ -9,7 +9,6 @@ import pytest
 
 from coordinator.release.release import make_release
 from coordinator.release.verify import verify_release
-from coordinator.store.store import LabelledStudy
 from protocols.errors import Refused
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.wire.frames import Answer
@@ -17,7 +16,7 @@ from protocols.wire.messages import Refusal, Settled, VoteReply
 from tests.harness import released as made_here
 from tests.harness.clocks import wait_until
 from tests.harness.consortium import Consortium as Deployed
-from tests.harness.released import small_study
+from tests.harness.released import labelled_study, small_study
 from tests.harness.studies import deployed_study, pool_of
 
 LIAR = "hospital-1"
@@ -44,17 +43,8 @@ def look(folder):
 def release(consortium, labelling, *, unproven=()):
     """The release of a study over the wire."""
     np.save(consortium.folder / "pool.npy", pool_of(consortium.study.terms.pool_size, 4))
-    labelled = LabelledStudy(
-        study=consortium.study,
-        ledger=consortium.folder / "coordinator.sqlite",
-        pool=consortium.folder / "pool.npy",
-        labels=labelling.labels,
-        reinforced=labelling.reinforced,
-        batches=tuple(labelling.batches),
-        stop=labelling.stop.reason,
-        left_out=dict.fromkeys(range(len(labelling.batches) + 1), labelling.refusals),
-        differences=labelling.ledger_differences,
-    )
+    ledger, pool = consortium.folder / "coordinator.sqlite", consortium.folder / "pool.npy"
+    labelled = labelled_study(consortium.study, ledger, pool, labelling)
     return make_release(
         labelled,
         out=consortium.folder / "release",
