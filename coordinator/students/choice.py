@@ -27,7 +27,7 @@ USUAL: Final = "usual"
 # Labels of images, and of table rows, that are many: docs/how-to/choose-a-student.md.
 MANY_OF_IMAGES: Final = 2000
 MANY_OF_ROWS: Final = 500
-# Images of smaller sides have too little for a network to find: graded votes' own scores are better.
+# Of images of smaller sides, and of few with colour, a network finds too little: graded votes' own scores are better.
 NETWORK_SIDE: Final = 16
 FOLDS: Final = 3
 SIMPLEST: Final = "logistic_regression"
@@ -85,19 +85,20 @@ class ToLearn:
     """What a usual student follows from, all of it public.
 
     side: the shorter side of images in pixels, 0 for rows; labels: how many of the pool have one; where records vote,
-    units: how many protected units there are; graded: whether with graded features.
+    units: how many protected units there are; graded: whether with graded features; colour: whether images have it.
     """
 
     side: int
     labels: int
     units: int = 0
     graded: bool = False
+    colour: bool = False
 
     @classmethod
     def of(cls, inputs: Float32[ndarray, "pool ..."], *, labels: int, units: int = 0, graded: bool = False) -> ToLearn:
         """Of these inputs."""
         side = min(inputs.shape[1:3]) if is_image(inputs.shape[1:]) else 0
-        return cls(side=side, labels=labels, units=units, graded=graded)
+        return cls(side=side, labels=labels, units=units, graded=graded, colour=side > 0 and inputs.ndim == 4)
 
 
 def usual_student(votes: type[Votes], given: ToLearn) -> Choice:
@@ -121,9 +122,10 @@ def _of_sums(given: ToLearn) -> Choice:
     """Of soft labels of the whole pool, or the scores that graded votes give."""
     if not given.graded:
         return Choice("cnn" if given.side else usual_table_student(given.units), (), "usual for votes in cells")
-    if given.side < NETWORK_SIDE or find_spec("torch") is None:
-        return Choice(SCORES, (), "usual for graded votes of rows and of small images")
-    return Choice("propagation" if given.labels < MANY_OF_IMAGES else "cnn", (), "usual for graded votes of images")
+    few_colour = given.colour and given.labels < MANY_OF_IMAGES
+    if given.side < NETWORK_SIDE or few_colour or find_spec("torch") is None:
+        return Choice(SCORES, (), "usual for graded votes of rows, and of small or few colour images")
+    return Choice("cnn", (), "usual for graded votes of images")
 
 
 _USUAL: Final[Mapping[type[Votes], Callable[[ToLearn], Choice]]] = {TeacherVotes: _of_labels, UnitSums: _of_sums}

@@ -9,7 +9,8 @@ et al. 1977; for noisy sums, Bernstein & Sheldon 2019). Sums of phi by class are
 
 Least squares say how strong the prior is. What is released is a softmax regression under it: for one, the sum of
 psi(y) x phi(x) is sufficient, given the records' phi (McCullagh & Nelder 1989, section 4.3), and the pool's phi stand
-in for those.
+in for those. A prior makes scores too small, so that probabilities are too near to each other: one factor for all of
+them, by the same moments, mends that, and no class changes.
 
 All of it is post-processing of what was released: it costs nothing.
 """
@@ -40,6 +41,8 @@ _OF_CLASSES, _CLEARLY = (0.1, 0.5), 2.0
 _SOFTER = 2.0
 # What neighbours have in common beside least squares' scores moves those of the softmax so many times as far.
 _OF_NEIGHBOURS = 2.0
+# By how much scores are multiplied, and how far the logarithm of that may be from there, before anything is seen.
+_CERTAINTY, _CERTAINTY_SPREAD = 2.5, 0.5
 # Records of the pool that a softmax looks at, and steps of its solver, at most.
 _MOST_FITTED, _MOST_STEPS = 4000, 500
 # Of the mean diagonal: makes a singular system solvable.
@@ -143,13 +146,15 @@ def fit(
     priors = [problem.prior(exponent, constant) for exponent in _EXPONENTS for constant in _OF_CONSTANT]
     found = max(map(problem.fitted, priors), key=lambda each: each.log_likelihood)
     mixed = problem.with_classes(found)
-    scores = Scores(problem.softmax(mixed, code) @ code.T, found.log_likelihood)
+    softmax = problem.softmax(mixed, code)
+    certainty = problem.certainty(mixed, softmax, code)
+    scores = Scores(certainty * softmax @ code.T, found.log_likelihood)
     if neighbours is None:
         return scores
     wider = problem.fitted(found.prior, _covariance(neighbours.weighed.T @ neighbours.spread))
     if wider.log_likelihood <= mixed.log_likelihood:
         return scores
-    near = _OF_NEIGHBOURS * wider.smoothness * neighbours.spread @ wider.weights @ code.T
+    near = certainty * _OF_NEIGHBOURS * wider.smoothness * neighbours.spread @ wider.weights @ code.T
     probabilities = as_probabilities(scores.scores(neighbours.phi) + near)
     return replace(scores, log_likelihood=wider.log_likelihood, near=probabilities)
 
@@ -297,12 +302,8 @@ class _Problem:
         nearest to the released ones, by the covariance of least squares, under a prior of their variances times
         _SOFTER over the number of classes."""
         classes, rows = len(code), len(found.variances)
-        every = -(-len(self.moment.phi) // _MOST_FITTED)
-        phi, weights = self.moment.phi[::every], self.moment.weights[::every] / self.moment.weights[::every].sum()
-        second = self.moment.second
-        mismatch = float((found.coefficients * (second @ found.coefficients)).sum()) / (classes - 1)
-        noise = self.entry * np.eye(rows) + (self.sampling + mismatch / self.moment.records) * second
-        root = np.linalg.cholesky(noise + _JITTER * np.trace(noise) / rows * np.eye(rows))
+        phi, weights = self._looked_at()
+        root = np.linalg.cholesky(self._noise(found))
         seen, wanted = (
             scipy.linalg.solve_triangular(root, each, lower=True) for each in ((phi * weights[:, None]).T, self.z)
         )
@@ -324,3 +325,50 @@ class _Problem:
             loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS, "maxfun": 2 * _MOST_STEPS}
         )
         return np.asarray(solved.x.reshape(rows, -1) * scale / classes)
+
+    def certainty(
+        self,
+        found: _Found,
+        softmax: Float64[ndarray, "rows contrasts"],
+        code: Float64[ndarray, "classes contrasts"],
+    ) -> float:
+        """By what these coefficients of a softmax are to be multiplied so that its probabilities are calibrated.
+
+        The factor t is likeliest where the mean of psi(y) phi(x) along the coefficients B is what the softmax of t B
+        expects over the pool. The released mean z lies along B too far, as B was fitted to its noise: in the mean by
+        the trace of the noise's covariance times dB/dz (Stein 1981, Lemma 2), in which B's own softmax curves as much
+        in each contrast. What noise leaves open, a prior of ln t decides.
+        """
+        classes = len(code)
+        phi, weights = self._looked_at()
+        noise, along = self._noise(found), phi @ softmax
+        scores = classes * along @ code.T
+        curve = classes / (classes - 1) * (1 - (scipy.special.softmax(scores, axis=1) ** 2).sum(axis=1))
+        scale = np.sqrt(_SOFTER / classes * found.variances)[:, None]
+        slope = scale * ((phi * (weights * curve)[:, None]).T @ phi)
+        told = np.eye(len(slope)) + slope @ np.linalg.solve(noise, slope.T)
+        fitted = (classes - 1) * np.trace(np.linalg.solve(told, slope * scale.T))
+        wanted = float((self.z * softmax).sum()) - fitted
+        variance = max(float((softmax * (noise @ softmax)).sum()), _JITTER**2)
+
+        def loss(log_factor: float) -> float:
+            chances = scipy.special.softmax(np.exp(log_factor) * scores, axis=1)
+            rest = float(weights @ ((chances @ code) * along).sum(axis=1)) - wanted
+            return rest**2 / variance + ((log_factor - np.log(_CERTAINTY)) / _CERTAINTY_SPREAD) ** 2
+
+        within = np.log(_CERTAINTY) + 5 * _CERTAINTY_SPREAD * np.array([-1, 1])
+        found_at = scipy.optimize.minimize_scalar(loss, bounds=within, method="bounded", options={"xatol": 1e-9})
+        return float(np.exp(found_at.x))
+
+    def _looked_at(self) -> tuple[Float64[ndarray, "pool rows"], Float64[ndarray, " pool"]]:
+        """phi and weights of those records of the pool that a softmax looks at."""
+        every = -(-len(self.moment.phi) // _MOST_FITTED)
+        weights = self.moment.weights[::every]
+        return self.moment.phi[::every], weights / weights.sum()
+
+    def _noise(self, found: _Found) -> Float64[ndarray, "rows rows"]:
+        """The covariance of a contrast of the released mean about what was found."""
+        second, contrasts = self.moment.second, self.z.shape[1]
+        mismatch = float((found.coefficients * (second @ found.coefficients)).sum()) / contrasts
+        noise = self.entry * np.eye(len(second)) + (self.sampling + mismatch / self.moment.records) * second
+        return np.asarray(noise + _JITTER * np.trace(noise) / len(noise) * np.eye(len(noise)))

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from coordinator.queries.choice import GRADED
-from coordinator.students import EQUAL, student_kind
+from coordinator.students import EQUAL, SCORES, student_kind
 from coordinator.students.choice import ToLearn, usual_student
 from party.teachers import teacher_kind
 from protocols.budgets.accountant import ExactComposition
@@ -121,7 +121,7 @@ def record_votes(task: Task) -> Score:
 
 
 def graded_votes(task: Task) -> Score:
-    """The scores that graded votes release, without a student."""
+    """The usual student of graded votes; where a kind is named, the scores that they release."""
     return graded_scores(task, budgets=repr(task.budget))
 
 
@@ -139,8 +139,15 @@ def graded_scores(task: Task, *, budgets: str) -> Score:
         return Score(None, note=f"no sum was released: {result.labelling.stop.reason}")
     assert isinstance(source.stored, RecordCells)  # records voted
     dataset = task.inputs.dataset
-    found = result.soft.scores.scores(source.stored.map.of_records(dataset.test_inputs) / NORM_STEPS)
     details = {"features": float(source.stored.queries), "right": float(result.label_accuracy or 0.0)}
+    positions, targets = result.training_set(task.inputs.classes)
+    usual = usual_student(UnitSums, ToLearn.of(dataset.public_inputs, labels=len(targets), graded=True)).kind
+    if task.usual_student and usual != SCORES:
+        trained = ReleasedStudent(
+            dataset, positions, targets, student=usual, seed=task.seed, cache_dir=task.host.cache_dir
+        )
+        return Score(trained.right(), details=details)
+    found = result.soft.scores.scores(source.stored.map.of_records(dataset.test_inputs) / NORM_STEPS)
     return Score(found.argmax(axis=1) == dataset.test_labels, details=details)
 
 

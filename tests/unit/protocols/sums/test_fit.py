@@ -148,3 +148,22 @@ def test_neighbours_of_a_solver_that_is_slightly_off_do_not_stop_the_fit() -> No
     near = Neighbours(narrow, narrow / len(narrow), -1e-3 * narrow)
     found = fit(mean, moment, targets=targets, noise=1e-16, units=10**9, neighbours=near)
     assert np.allclose(found.of_pool(narrow).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(("classes", "noise"), [(2, 0.003), (2, 0.03), (5, 0.003), (5, 0.01)])
+def test_probabilities_are_as_large_as_the_classes_are_right(classes, noise) -> None:
+    targets, units, differences = simplex(classes) / TARGET_STEPS, 4000, []
+    for seed in range(5):
+        rng = np.random.default_rng([seed, classes])
+        pool, records, others = (rng.standard_normal((size, 8)) for size in (1000, units, 2000))
+        lengths = [np.linalg.norm(each, axis=1, keepdims=True) for each in (pool, records, others)]
+        pool, records, others = (each / length for each, length in zip((pool, records, others), lengths, strict=True))
+        true = 4 * rng.standard_normal((8, classes))
+        labels = (records @ true + rng.gumbel(size=(units, classes))).argmax(axis=1)
+        mean = records.T @ targets[labels] / units + noise * rng.standard_normal((8, classes - 1))
+        moment = PublicMoment.of_pool(pool, np.zeros(8, np.int64))
+        found = fit(mean, moment, targets=targets, noise=noise**2, units=units).probabilities(others)
+        chances = np.exp(others @ true) / np.exp(others @ true).sum(axis=1, keepdims=True)
+        right = chances[np.arange(len(others)), found.argmax(axis=1)]
+        differences.append(found.max(axis=1).mean() - right.mean())
+    assert abs(np.mean(differences)) < 0.06
