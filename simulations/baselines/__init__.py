@@ -75,7 +75,7 @@ _OWN: Final = {
     ),
     "graded_votes": Method(
         "simulations.baselines.methods:graded_votes",
-        "the scores that sums of records' graded features release",
+        "the usual student of sums of records' graded features, or their scores",
         OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
     ),
 }  # fmt: skip
