@@ -38,6 +38,7 @@ from protocols.study.queries import no_inputs, pool_digest
 from protocols.study.queries_file import blocks_of, check_shape
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.released_noise import noise_of_mean
+from protocols.study.study import Study
 from protocols.study.terms import Feature
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
@@ -265,8 +266,7 @@ def plan_records(
     made = record_study(replace(plan, queries=queries), names=names, epsilon=epsilon, delta=delta)
     # Rounded up: more noise costs less, and a person can read it.
     made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
-    declared = zip(made.roster, draft.roster, strict=True)
-    made = replace(made, roster=tuple(replace(seat, population=each.population) for seat, each in declared))
+    made = _as_drafted(made, draft, "population", "display_name")
     known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))
     return PlannedRecords(deployed(made, known), queries)
 
@@ -306,7 +306,14 @@ def plan_count(draft: DeployedStudy) -> DeployedStudy:
     epsilon, delta = (np.array([getattr(seat, name) for seat in draft.roster]) for name in ("epsilon", "delta"))
     made = record_study(plan, names=names, epsilon=epsilon, delta=delta)
     made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
+    made = _as_drafted(made, draft, "display_name")
     return deployed(made, replace(terms, pool_size=blocks.rows, pool_sha256=NO_POOL))
+
+
+def _as_drafted(made: Study, draft: DeployedStudy, *keys: str) -> Study:
+    """The study with what the draft says of each seat under these keys, on which no noise depends."""
+    seats = zip(made.roster, draft.roster, strict=True)
+    return replace(made, roster=tuple(replace(s, **{key: getattr(d, key) for key in keys}) for s, d in seats))
 
 
 def _judges(draft: DeployedStudy) -> Evaluation | None:

@@ -32,7 +32,8 @@ def counts_page(
         held = [each for each in counts if each.site == site]
         heading = "All hospitals together" if site == EVERYWHERE else study.named(site)
         body += [f"<section><h2>{text(heading)}</h2>", *_tables(study, held), "</section>"]
-    return document(title=statement["study"]["name"], kind="count of patients", body="\n".join(body))
+    return document(title=statement["study"]["name"], kind="count of patients", body="\n".join(body),
+                    study=statement["study"]["digest"])  # fmt: skip
 
 
 def _says(study: DeployedStudy, counts: Sequence[Count]) -> str:

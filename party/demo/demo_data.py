@@ -165,8 +165,20 @@ def labels_for_whole_hospitals(data: DemoData) -> int:
     return int(budgets.affordable(np.zeros(len(data.hospitals), dtype=np.int64), limit=len(data.pool)).min())
 
 
+# What people call the hospitals of the data set (its file heart-disease.names).
+_NAMES = {
+    "cleveland": "Cleveland Clinic Foundation",
+    "hungarian": "Magyar Kardiológiai Intézet, Budapest",
+    "switzerland": "Universitätsspitäler Zürich und Basel",
+    "va": "V.A. Medical Center, Long Beach",
+}
+
+
 def _roster(data: DemoData, epsilon: float) -> tuple[Seat, ...]:
-    return tuple(Seat(party=name, epsilon=epsilon, delta=DELTA, weight=1.0, rate=1.0) for name in data.hospitals)
+    return tuple(
+        Seat(party=name, epsilon=epsilon, delta=DELTA, weight=1.0, rate=1.0, display_name=_NAMES.get(name))
+        for name in data.hospitals
+    )
 
 
 def _terms(data: DemoData) -> Terms:

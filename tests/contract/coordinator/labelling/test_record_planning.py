@@ -35,6 +35,13 @@ def test_the_noise_is_the_least_that_every_budget_affords_to_five_digits():
     assert study.terms.pool_size == len(POOL)
 
 
+def test_what_is_planned_keeps_what_the_draft_calls_a_hospital():
+    first, *others = draft().roster
+    drafted = replace(draft(), roster=(replace(first, display_name="Klinik Süd"), *others))
+    made = plan_records(drafted, POOL, choice=QueryChoice(), rule="uniform").study.roster
+    assert [each.display_name for each in made[:2]] == ["Klinik Süd", None]
+
+
 def test_weights_follow_the_budgets_by_the_rule():
     made = draft()
     roster = tuple(replace(seat, epsilon=epsilon) for seat, epsilon in zip(made.roster, (1.0, 2.0, 1.0), strict=True))
