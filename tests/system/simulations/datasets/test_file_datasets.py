@@ -25,7 +25,7 @@ from tests.harness.refusals import refuses
 needs_files = pytest.mark.skipif(
     "CONCLAVE_DATA" not in os.environ, reason="CONCLAVE_DATA is not set: no folder with data sets"
 )
-WITHOUT_FILES = ("glyphs", "clear_glyphs", "digits", "breast_cancer", "heart_disease")
+WITHOUT_FILES = ("glyphs", "clear_glyphs", "glyph_sets", "digits", "breast_cancer", "heart_disease")
 # Tested on small files of their formats: test_published_images.py of tests/unit.
 ELSEWHERE = ("fashion_mnist", "svhn", "cifar10")
 ALL = [
