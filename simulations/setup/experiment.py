@@ -572,9 +572,8 @@ def _study(
     if not mechanism.interactive or "round_one" in settings.parameters:
         return study
     # Round one gets half of the queries that the poorest budget affords when all are answered.
-    affordable = study.budgets.affordable(np.zeros(seats, dtype=np.int64), limit=queries)
-    rounds = {**mechanism.values, "round_one": max(1, int(affordable.min()) // 2)}
-    return study.voting(mechanism=type(mechanism).build(view=view, given=rounds))
+    half = max(1, int(study.budgets.affordable(np.zeros(seats, dtype=np.int64), limit=queries).min()) // 2)
+    return study.voting(mechanism=type(mechanism).build(view=view, given={**mechanism.values, "round_one": half}))
 
 
 def _check_individualization(settings: Experiment) -> None:
@@ -584,11 +583,9 @@ def _check_individualization(settings: Experiment) -> None:
             f"weights is {settings.weights!r}; allowed: with individualization 'weighting', not "
             f"{settings.individualization!r}"
         )
-    if settings.individualization != "upsampling":
-        return
-    if settings.unit != "record":
+    if settings.individualization == "upsampling" and settings.unit != "record":
         raise InvalidInput("upsampling gives budgets to records; allowed: unit 'record'")
-    if settings.teachers_per_party != 1:
+    if settings.individualization == "upsampling" and settings.teachers_per_party != 1:
         raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
 
 

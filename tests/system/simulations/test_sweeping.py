@@ -124,7 +124,7 @@ def test_what_affords_nothing_says_so_and_several_grids_are_one_sweep(stored, tm
         ('[base]\nweights = "uniform"\n[grid]\nindividualization = ["weighting", "vanishing"]\n',
          "individualization = vanishing: weights is 'uniform'; allowed: with individualization 'weighting'"),
         ('[grid]\nmechanism = ["lnmax", "gnmax"]\ngamma = [0.1]\n', "gamma is 0.1, which gnmax does not use"),
-        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact adds figures that a sweep does not have"),
+        ('[grid]\naccountant = ["gaussian,papernot2018"]\n', "papernot2018 adds figures that a sweep does not have"),
         ("[base]\nattack = true\n[grid]\nsigma = [1.0]\n", "attack adds figures"),
         ("[grid\n", "is not TOML"),
     ],
