@@ -15,7 +15,8 @@ from protocols.crypto.masks import graph_parameters
 from protocols.crypto.rings import MAX_CLASSES, MOST_CELLS, check_counting_ring, check_ring
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ThresholdedGNMax
-from protocols.study.votes import AnyStudy, TeacherVotes, UnitSums, Votes, teacher_votes
+from protocols.study.any_study import AnyStudy
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
 
 # Shares of one batch that a coordinator keeps and submits as one message.
 _MOST_HELD = 240 * 2**20

@@ -26,6 +26,7 @@ from protocols.crypto.identity import check_name, keys_fingerprint
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Lattice, Mechanism
 from protocols.ranges import check
+from protocols.study.any_study import AnyStudy
 from protocols.study.chosen import GIVEN
 from protocols.study.level_checks import (
     check_apart,
@@ -39,7 +40,7 @@ from protocols.study.level_checks import (
     shared_queries,
 )
 from protocols.study.terms import Terms
-from protocols.study.votes import AnyStudy, teacher_votes
+from protocols.study.votes import teacher_votes
 from protocols.votes import LATTICE
 
 # The digest of the pool of a study whose queries are hidden.

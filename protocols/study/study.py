@@ -26,9 +26,10 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Lattice, Mechanism, Sensitivity, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
+from protocols.study.any_study import AnyStudy
 from protocols.study.findings import Labelled, labelled
 from protocols.study.levels import Confidentiality
-from protocols.study.votes import UNITS, AnyStudy, Votes
+from protocols.study.votes import UNITS, Votes
 from protocols.votes import LATTICE
 
 ADJACENCY = "replace-one"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from math import isqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal  # Any: the values of a study file
+from typing import Any, ClassVar, Literal  # Any: the values of a study file
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, Integer
@@ -18,9 +18,10 @@ from numpy import ndarray
 
 from protocols.budgets.participation import check_pattern, check_rate
 from protocols.errors import InvalidInput
-from protocols.mechanisms import GaussianMechanism, GNMax, Lattice, Mechanism, check_view
+from protocols.mechanisms import GNMax, Lattice, Mechanism, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
+from protocols.study.any_study import AnyStudy
 from protocols.study.chosen import GIVEN, check_questions
 from protocols.study.findings import Labelled
 from protocols.study.overlap import Overlap
@@ -48,50 +49,6 @@ _Cells = Int64[ndarray, "summed classes"]
 Seats = Int64[ndarray, " parties"]
 Ids = Int64[ndarray, " queries"]
 _Weights = Float64[ndarray, " parties"]
-
-
-class AnyStudy:
-    """The part of a study that its votes and its level look at; Study, which contains both, has all of it."""
-
-    if TYPE_CHECKING:  # declared only: fields and properties of Study
-
-        @property
-        def name(self) -> str: ...
-        @property
-        def unit(self) -> str: ...
-        @property
-        def view(self) -> str: ...
-        @property
-        def quorum(self) -> int: ...
-        @property
-        def classes(self) -> int: ...
-        @property
-        def votes(self) -> Votes: ...
-        @property
-        def labelled(self) -> Labelled: ...
-        @property
-        def query_limit(self) -> int: ...
-        @property
-        def batch_limit(self) -> int: ...
-        @property
-        def mechanism(self) -> Mechanism: ...
-        @property
-        def gaussian(self) -> GaussianMechanism: ...
-        @property
-        def seats(self) -> dict[str, int]: ...
-        @property
-        def units(self) -> int: ...
-        @property
-        def weights(self) -> Float64[ndarray, " parties"]: ...
-        @property
-        def rates(self) -> Float64[ndarray, " parties"]: ...
-        @property
-        def nominal_weight(self) -> float: ...
-        @property
-        def apart(self) -> bool: ...
-        def total_units(self, units: int) -> int: ...
-        def declared(self, seat: str) -> int | None: ...
-        def threshold_units(self, units: int) -> int | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,9 +259,7 @@ class TeacherVotes:
         self, study: AnyStudy, votes: Integer[ndarray, "parties teachers rows"], weights: _Weights
     ) -> Float64[ndarray, "rows classes"]:
         """The weighted counts of these parties' votes, in votes."""
-        return self.asks.counts(
-            votes, weights, units=study.units, mechanism=study.mechanism, classes=study.classes
-        )
+        return self.asks.counts(votes, weights, units=study.units, mechanism=study.mechanism, classes=study.classes)
 
     def released(
         self, study: AnyStudy, counts: _Counts, noise: Noise, *, predictions: Float64[ndarray, "queries classes"] | None
