@@ -10,7 +10,6 @@ from interpret.privacy import DPExplainableBoostingClassifier
 from scipy.stats import norm
 
 from benchmarks import dp_ebm, linear
-from simulations.baselines.method import Score
 from simulations.datasets import load
 from simulations.datasets.dataset import DatasetRequest
 
@@ -163,18 +162,6 @@ def test_parties_round_by_round_add_the_noise_of_one_curator(monkeypatch):
     assert found.details == {"rounds": 30, "numbers_sent": 30.0 * seen["shape"][0] * seen["shape"][1]}
 
 
-@pytest.mark.parametrize("fit", FITS)
-def test_a_fit_learns_where_the_epsilon_is_large_and_the_noise_of_a_small_one_hides_it(fit):
-    rows, labels = some_rows(2000, classes=2)
-    labels = (rows[:, 0] > 0).astype(np.int64)
-    right = [
-        (fit(rows, labels, rows, 2, epsilon, DELTA, np.random.default_rng(0))(rows) == labels).mean()
-        for epsilon in (8.0, 0.01)
-    ]
-    assert right[0] > 0.95
-    assert right[1] < 0.9
-
-
 def test_rows_have_length_one_and_neither_private_nor_test_records_decide_them():
     for name, sizes in (("breast_cancer", {}), ("digits", {})):
         task = a_task(name, **sizes)
@@ -195,29 +182,6 @@ def test_a_class_that_is_named_does_not_depend_on_the_other_test_records_or_thei
     part = replace(data, test_inputs=data.test_inputs[:10], test_labels=data.test_labels[:10])
     first = linear.scored(fit)(SimpleNamespace(**{**vars(task), "dataset": part}))
     assert (first.right == whole.right[:10]).all()
-
-
-def test_of_images_fewer_components_are_seen_where_the_noise_is_larger():
-    task = a_task("digits")
-    pool = linear.flat(task.dataset.public_inputs)
-    kernel = linear.prior(pool)
-    few, many = (linear.components(pool, most=most, power=0.0)(pool) for most in (8, 64))
-
-    def share(rows, noise):
-        return linear.expected(rows, kernel, 1000, 10, noise=noise)
-
-    assert share(few, 1.0) < share(many, 1.0)
-    assert share(few, 100.0) > share(many, 100.0)
-    assert 1 > share(many, 1.0) > share(many, 10.0) > share(many, 1000.0) > 0
-
-
-def test_boosted_trees_are_for_tables_of_two_classes_and_say_what_they_lack(monkeypatch):
-    assert dp_ebm.dp_ebm(a_task("digits")).note == "is for tables of two classes"
-    monkeypatch.setitem(__import__("sys").modules, "interpret.privacy", None)
-    found = dp_ebm.dp_ebm(a_task("breast_cancer"))
-    assert isinstance(found, Score)
-    assert found.right is None
-    assert "pip install interpret-core" in found.note
 
 
 def test_boosted_trees_pay_for_all_their_sums_together():

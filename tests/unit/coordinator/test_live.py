@@ -5,7 +5,7 @@ import re
 import pytest
 
 from coordinator.serving import _Door
-from coordinator.status import blocking, next_commands, operator_page, students_trained
+from coordinator.status import blocking, next_commands, operator_page
 from protocols.wire.enrolment import Enrol, Enrolled
 
 SEAT = {
@@ -96,10 +96,6 @@ def test_the_next_command_follows_from_where_a_study_stands(state, trained, comm
     assert command in said
 
 
-def test_a_command_of_the_page_can_be_pasted():
-    assert "[conclave-coordinator resume heart]" in page(studies=[STUDY | {"state": "stopped", "message": "why"}])
-
-
 @pytest.mark.parametrize("state", ["running", "waiting", "relayed"])
 def test_a_study_that_runs_by_itself_has_no_next_command(state):
     assert commands(state) == []
@@ -124,17 +120,6 @@ def test_what_an_operator_has_to_look_at_is_named_before_the_tables():
     assert "has not answered in time 4 times" in first
     assert "given up without labels: batch 3" in first
     assert "4 things to do" in first
-
-
-def test_a_revoked_hospital_is_no_member():
-    gone = [STATUS["parties"][0] | {"revoked": "key lost", "days_left": 0.5}]
-    assert "0 of 0 hospitals connected" in page(parties=gone)
-    assert "key lost" in page(parties=gone)
-
-
-def test_a_student_is_trained_where_its_folder_is(tmp_path):
-    (tmp_path / "heart" / "student").mkdir(parents=True)
-    assert students_trained(tmp_path, ["heart", "lung"]) == {"heart": True, "lung": False}
 
 
 def test_who_asks_to_be_let_in_is_logged_once_with_what_the_operator_does_next():

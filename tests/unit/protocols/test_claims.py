@@ -122,15 +122,6 @@ def test_secret_participation_rests_on_secret_coins_and_a_patient_of_several_hos
             assert "covered by no single party's ε" in said
 
 
-def test_a_guardian_is_warned_of_the_server_that_holds_the_other_share(subtests):
-    for study in [each for each in ALL if each.guarded]:
-        with subtests.test(name_of(study)):
-            first = not_covered_by_guardian(study)[0]
-            assert first.startswith(
-                "If you and hospital-q" if study.level == "hidden_queries" else "If you and the coordinator"
-            )
-
-
 def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospitals_and_to_the_guardian(subtests):
     for study in [each for each in ALL if each.guarded]:
         with subtests.test(name_of(study)):
@@ -148,11 +139,6 @@ def test_where_queries_are_hidden_a_hospital_is_told_what_a_wrong_dealer_and_a_w
             for said in (not_protected_from(study), " ".join(not_covered_by_guardian(study))):
                 assert "ask a model something else" in said
                 assert "one vote" in said
-
-
-def test_the_guardian_knows_the_labels_of_public_queries_and_none_of_hidden_ones():
-    assert "and the labels; no vote and no count" in guardian_sees(study_of("two_server"))
-    assert guardian_sees(study_of("hidden_queries")).endswith("no vote, no count and no label")
 
 
 def test_public_queries_are_named_as_unprotected_only_where_queries_are_public():
@@ -241,13 +227,6 @@ def test_the_noise_that_is_stated_is_what_both_servers_add_and_the_figures_count
     assert "together 8.485 votes" in noise_added(study_of("two_server"), votes=8.485)
     assert "The coordinator adds all of the noise: 6 votes" in noise_added(study_of("clear"), votes=6.0)
     assert "Each party adds a part" in noise_added(study_of("secure_sum"), votes=7.0)
-
-
-def test_who_saw_what_points_to_no_place_on_a_page():
-    for study in ALL:
-        if study.level != "hidden_queries":
-            said = " ".join(text for row in who_saw_what(study, coordinator="centre") for text in row.values())
-            assert "below" not in said
 
 
 def test_in_short_says_who_is_protected_from_whom_how_strongly_who_is_not_what_is_unchecked_and_more(subtests):

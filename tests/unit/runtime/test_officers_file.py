@@ -1,20 +1,16 @@
 """The officer's file: what the system knows is filled in, what only people know is a blank, and nothing is promised."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
-from protocols.claims.kept import withdrawal
 from protocols.claims.strength import percent_at_most
 from protocols.plural import at_most
-from protocols.study.protection import protection_of
 from protocols.study.several_hospitals import each_seat
 from runtime.officers_file import Asked, Hospital, officers_file
 from tests.harness.studies import deployed_study
 
 ASKED = Asked(released="2031-05-06T07:08:09+00:00", asked=36, answered=25, ended="every query of the pool was asked")
-HOSPITAL = Hospital(name="hospital-1", data_set="ward-7", lifetime=("unit record: 0.0 % of epsilon 8 is reserved",))
 
 
 @pytest.fixture(scope="module")
@@ -45,31 +41,6 @@ def test_what_only_people_know_is_a_blank_under_its_article(study):
         assert any(article in blank for blank in blanks), article
     for about in ("Retention", "Numbers of records", "Purpose", "Organisational measures", "Decision"):
         assert any(blank.startswith(about) for blank in blanks), about
-
-
-def test_withdrawal_and_erasure_are_said_to_call_nothing_back(study):
-    page = officers_file(study, asked=ASKED)
-    assert "no copy can be called back" in page
-    assert "does not change labels that were released" in page
-
-
-def test_it_says_how_it_is_filled_in_and_speaks_of_models_only_where_there_are_any(study):
-    assert "open the file in a word processor" in officers_file(study, asked=ASKED)
-    about = protection_of(study)
-    assert "Models trained at the hospital" in " ".join(withdrawal(about))
-    assert "Models" not in " ".join(withdrawal(replace(about, votes="record", view="histogram")))
-
-
-def test_before_it_approves_a_hospital_sees_its_own_row_its_lifetime_and_a_place_to_sign(study):
-    page = officers_file(study, hospital=HOSPITAL)
-    rows = page[
-        page.index("How strong the guarantee is") : page.index("A patient known to several hospitals, at worst")
-    ]
-    assert "hospital-1" in rows
-    assert "hospital-0" not in rows
-    assert "0.0 % of epsilon 8 is reserved" in page
-    assert "Decision of hospital-1: approve, approve with conditions, or refuse" in page
-    assert "answers to" not in page
 
 
 def test_names_from_outside_never_become_markup(study):

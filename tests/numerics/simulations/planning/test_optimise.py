@@ -1,7 +1,6 @@
 """The planner: what it predicts is what a replay gives, and nothing beside the settings that it chooses is better."""
 
 import os
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -17,15 +16,12 @@ from simulations.planning.grid import (
     GAIN,
     _tightest,
     batch_costs,
-    climb,
-    frontier_figure,
     neighbours,
     nondominated,
     optimise,
     optimise_each,
 )
 from simulations.planning.objective import OBJECTIVES, information
-from simulations.planning.plan import make_plan
 from simulations.planning.predict import AssumedVotes, Noise, PilotVotes, Planner, asked_more_than
 from simulations.setup.experiment import experiment
 from simulations.stages.replay import replay
@@ -69,12 +65,6 @@ def one_draw(small, optima):
     return small.with_mechanism("thresholded_gnmax"), optima[1]
 
 
-def test_a_label_at_chance_is_worth_nothing_and_a_right_one_all_its_bits():
-    for classes in (2, 3, 150):
-        worth = information(np.array([0.0, 1 / classes, 0.999999 / classes, 1.0, 1.0 - 1e-12]), classes)
-        np.testing.assert_allclose(worth, [0, 0, 0, np.log2(classes), np.log2(classes)], atol=1e-8)
-
-
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.floats(0.05, 20))
 def test_no_labels_of_balanced_classes_carry_less_information_than_their_worth(classes, seed, spread):
     """Fano's inequality, on channels drawn at random; with equality for the symmetric channel."""
@@ -91,14 +81,6 @@ def test_no_labels_of_balanced_classes_carry_less_information_than_their_worth(c
     np.fill_diagonal(symmetric, accuracy)
     if accuracy > 1 / classes:
         assert mutual(symmetric) == pytest.approx(float(information(np.array(accuracy), classes)), abs=1e-9)
-
-
-@given(classes=st.integers(2, 150), first=st.floats(0, 1), second=st.floats(0, 1))
-def test_every_objective_grows_with_the_accuracy(classes, first, second):
-    low, high = sorted((first, second))
-    for objective in OBJECTIVES.values():
-        value = objective.value(np.array([3.0, 3.0]), np.array([low, high]), classes=classes)
-        assert 0 <= value[0] <= value[1] + 1e-9
 
 
 @pytest.mark.parametrize("batch", [1, 4])
@@ -162,13 +144,6 @@ def test_predictions_are_what_replays_of_the_planned_votes_release(changes, nois
         assert abs(found.mean() - expected) < 4 * found.std(ddof=1) / 40**0.5 + 1e-3
 
 
-def test_a_prediction_affords_what_the_plan_of_the_same_study_affords(small):
-    noise = Noise.of(sigma=6.0, sigma_threshold=1e6, threshold=-1e8)
-    predicted, study = small.predict(noise), small.study(noise, queries=small.pool)
-    # All are answered, so nothing is left to chance.
-    assert predicted.answered == pytest.approx(min(make_plan(study, small.budgets).answers_all, small.pool), abs=1e-6)
-
-
 def test_the_budgets_that_end_a_study_first_are_those_that_afford_fewest_queries_however_they_are_counted():
     """Exhaustive weights: all afford nearly the same number, at costs that differ by half."""
     terms = {"mechanism": "thresholded_gnmax", "sigma": 60.0, "sigma_threshold": None, "threshold": 1.0, "classes": 4}
@@ -176,14 +151,6 @@ def test_the_budgets_that_end_a_study_first_are_those_that_afford_fewest_queries
         study = study_with([2.0, 2.2, 3.0], rule="exhaustive", account=account, **terms)
         fits = study.budgets.affordable(np.zeros(3, np.int64), limit=1000)
         assert fits[_tightest(study)].tolist() == sorted(fits.tolist())
-
-
-def test_no_neighbour_of_the_chosen_settings_is_better(small, found):
-    best = small.predict(found.chosen.noise)
-    assert best.accuracy >= 0.75
-    for noise in neighbours(small, best.noise, step=0.01):
-        other = small.predict(noise)
-        assert other.accuracy < 0.75 or other.value <= best.value * (1 + GAIN)
 
 
 def test_no_cell_of_a_brute_force_grid_of_exact_predictions_is_better(small, found):
@@ -216,32 +183,6 @@ def test_mechanisms_are_compared_under_the_same_budgets_and_the_better_one_comes
     assert [each.mechanism for each in found] == ["thresholded_gnmax", "confident_gnmax"]
 
 
-def test_climbing_starts_anywhere_and_ends_where_labels_are_accurate_enough(small):
-    end = small.predict(climb(small, Noise.of(sigma=12.0, sigma_threshold=30.0, threshold=30.0), min_accuracy=0.9))
-    assert end.accuracy >= 0.9
-
-
-def test_more_budget_never_lowers_the_objective(found):
-    richer = optimise(planner(budgets="4.5"), min_accuracy=0.75)
-    assert richer.chosen.value > found.chosen.value
-
-
-def test_a_pool_that_is_asked_for_is_enough_and_not_much_larger(small, found):
-    noise, chosen = found.chosen.noise, found.chosen
-    assert chosen.queries <= small.pool
-    assert chosen.answered == pytest.approx(small.predict(noise).answered, rel=1e-3)
-    assert chosen.queries < 2 * chosen.asked + 20
-    assert found.study.query_limit == chosen.queries
-
-
-def test_the_frontier_holds_no_dominated_point_and_the_chosen_one(found):
-    points = [(p.answered, p.accuracy) for p in found.frontier if p.noise != found.chosen.noise]
-    assert len(points) >= 6
-    assert not [a for a in points if any(b[0] >= a[0] and b[1] > a[1] for b in points)]
-    assert [p for p in found.frontier if p.noise == found.chosen.noise]
-    assert [p.accuracy for p in found.frontier] == sorted((p.accuracy for p in found.frontier), reverse=True)
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=25))
 def test_nondominated_points_are_those_of_comparing_all_pairs(points):
     x, y = np.array(points, dtype=float).T
@@ -250,16 +191,6 @@ def test_nondominated_points_are_those_of_comparing_all_pairs(points):
         beaten = any(c >= a and d >= b and (c, d) != (a, b) for c, d in points)
         first = points.index((a, b)) == i
         assert kept[i] == (not beaten and first)
-
-
-def test_batches_of_one_strand_nothing_and_the_chosen_size_at_most_one_per_cent(found):
-    sizes = {cost.size: cost for cost in found.batches}
-    assert sizes[1].stranded == pytest.approx(0, abs=1e-9)
-    assert sizes[1].batches == pytest.approx(found.chosen.asked)
-    stranded = [cost.stranded for cost in found.batches]
-    assert stranded == sorted(stranded)
-    assert sizes[found.batch_size].stranded <= 0.01 * found.chosen.answered
-    assert all(cost.stranded > 0.01 * found.chosen.answered for cost in found.batches if cost.size > found.batch_size)
 
 
 def test_a_run_shrinks_its_last_batches_in_as_many_steps_as_the_plan_says(small, found):
@@ -274,15 +205,6 @@ def test_a_run_shrinks_its_last_batches_in_as_many_steps_as_the_plan_says(small,
             presence=None,
         )
         assert abs(len(result.labelling.batches) - cost.batches_shrinking) <= 1
-
-
-@pytest.mark.parametrize("objective", ["labels", "correct"])
-def test_every_objective_chooses_best_by_its_own_measure(objective, found):
-    chosen = optimise(planner(objective=objective), min_accuracy=0.75).chosen
-    own = OBJECTIVES[objective]
-    other = own.value(np.array([found.chosen.answered]), np.array([found.chosen.accuracy]), classes=4)[0]
-    assert chosen.value >= float(other) * (1 - 0.005)
-    assert chosen.accuracy >= 0.75 - 1e-6
 
 
 def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
@@ -303,16 +225,6 @@ def test_the_usual_noise_is_worth_nearly_as_much_as_a_plans(classes, concentrati
     found = optimise(planner(**teachers, mechanism="thresholded_gnmax"), min_accuracy=0.8)
     assert found.common.value > share * found.chosen.value
     assert found.common.accuracy >= 0.8
-
-
-def test_a_frontier_is_drawn_for_each_mechanism_with_the_chosen_and_the_default_noise(optima, found):
-    figure = frontier_figure(optima, min_accuracy=0.75)
-    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert legend == ["confident_gnmax", "thresholded_gnmax", "default noise", "chosen", "minimum accuracy"]
-    for line, each in zip(figure.axes[0].lines, optima, strict=False):
-        assert sorted(line.get_xdata()) == sorted(p.answered for p in each.frontier)
-    with refuses(InvalidInput, "0 points"):
-        frontier_figure([replace(found, frontier=())], min_accuracy=0.75)
 
 
 @needs_votes

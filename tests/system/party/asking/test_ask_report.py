@@ -7,14 +7,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from party.asking.report import Improvement, ask_figures, cost, fixed_point, meaning, page, report_lines
-from protocols.errors import InvalidInput
+from party.asking.report import Improvement, ask_figures, cost, fixed_point, page, report_lines
 from protocols.labelling.coordinator import NOT_ASKED, Labelling
 from protocols.labelling.schedule import Stop
 from protocols.plural import at_most
 from protocols.votes import ABSTAIN
 from tests.harness.askers import asked_study
-from tests.harness.refusals import refuses
 
 HOSTILE = "<script>alert('1')</script>\"&|\x00\u202e"
 VOID = {"meta", "line", "rect", "path"}
@@ -140,11 +138,6 @@ def test_nothing_from_outside_becomes_markup():
     assert "<script>alert('1')</script>" in "".join(found.texts)
 
 
-def test_nothing_is_said_of_a_unit_that_is_none():
-    with refuses(InvalidInput, "unit", "record, party"):
-        page(figures_of() | {"unit": HOSTILE})
-
-
 def test_the_page_loads_nothing_and_says_so_to_the_browser():
     html = page(figures_of())
     found = Parsed(html)
@@ -153,20 +146,6 @@ def test_the_page_loads_nothing_and_says_so_to_the_browser():
     assert "script-src" not in policies[0]
     assert "//" not in html
     assert "url(" not in html
-
-
-def test_without_a_model_and_without_an_answer_there_is_a_page_all_the_same():
-    none = np.full(8, NOT_ASKED)
-    figures = figures_of(improved=None, labels=none, batches=[], spent=np.zeros(3, dtype=np.int64))
-    found = Parsed(page(figures))
-    assert [float(bar["width"]) for bar in found.shapes("bar")] == [0.0, 0.0]
-    assert "Accuracy on the test records" not in found.tables
-    assert all(each["epsilon_used"] == 0 for each in figures["parties"])
-
-
-def test_what_an_epsilon_means_is_how_many_an_attack_accuses_wrongly():
-    assert "at least 18 of 100 " in meaning(figures_of(asked_study(epsilon=1.0, sigma=100.0)))
-    assert "Weak" in meaning(figures_of(asked_study(epsilon=8.0)))
 
 
 @pytest.mark.parametrize("stop", ["guardian_lost", "quorum_lost"])

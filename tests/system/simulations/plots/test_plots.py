@@ -8,16 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from protocols.errors import InvalidInput, StorageFailed
+from protocols.errors import StorageFailed
 from simulations.plots.figures import (
-    LARGEST_SHOWN,
     accuracy_bars,
     budget_groups,
     drawings,
     epsilon_curves,
-    shares,
-    spending_figure,
-    teachers,
 )
 from simulations.plots.style import PAPER, inline_svg, pdf_bytes, spread_labels, svg_text, write_figure, write_figures
 from simulations.plots.sweep import sweep_drawings
@@ -102,44 +98,6 @@ def test_curves_end_at_the_ledgers_of_the_first_seed_and_never_pass_the_cap(tmp_
         assert epsilon[:, group].max() <= filters.epsilon_guaranteed[groups.member == group].min()
 
 
-def test_the_spending_figure_says_that_it_is_a_reading_and_marks_the_stop(result):
-    drawing = spending_figure(result, budget_groups(result, summary(result)["exhausted_first"]))
-    words = words_of(drawing.figure)
-    assert "operator's reading" in words
-    assert "the guarantee is the cap" in words
-    assert f"up to the stop at {len(result.seeds[0].answered)}" in words
-    assert "not a guarantee" in drawing.caption
-
-
-@pytest.mark.parametrize(
-    ("account", "said", "order"), [("exact_composition", "composed exactly", False), ("label_only", "fixed for", True)]
-)
-def test_the_spending_figure_names_an_order_only_where_the_spend_is_converted_at_one(tmp_path, account, said, order):
-    run = stored_run(tmp_path, mechanism="gnmax", accountant=account)
-    drawing = spending_figure(run, budget_groups(run, []))
-    assert said in drawing.caption
-    assert ("order" in drawing.caption, "order" in words_of(drawing.figure)) == (order, order)
-
-
-def test_many_budgets_are_drawn_by_representatives_and_this_is_said(tmp_path):
-    run = stored_run(tmp_path, parties=60, budgets="lognormal:3,0.5")
-    groups = budget_groups(run, summary(run)["exhausted_first"])
-    assert len(groups) > LARGEST_SHOWN
-    shown = groups.shown()
-    assert len(shown) <= LARGEST_SHOWN
-    assert shown[0] == 0
-    assert shown[-1] == len(groups) - 1
-    assert f"{len(shown)} of {len(groups)} budget groups" in spending_figure(run, groups).caption
-    assert f"{len(groups)} groups" in words_of(shares(run, groups).figure)
-
-
-def test_the_group_that_ran_out_first_is_named(tmp_path):
-    run = stored_run(tmp_path, weights="uniform")
-    words = words_of(shares(run, budget_groups(run, summary(run)["exhausted_first"])).figure)
-    assert "ε 2 ran out first" in words
-    assert len(re.findall(r"%, first", words)) == 1
-
-
 @pytest.mark.parametrize(
     ("parties", "classes", "shape"),
     [
@@ -173,17 +131,6 @@ def test_figures_cope_with_every_shape_of_run(tmp_path, parties, classes, shape)
         assert "nan" not in drawing.alt + drawing.caption
 
 
-def test_votes_that_came_as_counts_have_no_teachers_figure(tmp_path):
-    counts = np.random.default_rng(0).multinomial(50, [0.7, 0.2, 0.1], size=200).astype(float)
-    np.save(tmp_path / "counts.npy", counts)
-    run = stored_run(
-        tmp_path, votes=str(tmp_path / "counts.npy"), votes_kind="counts", classes=3, labels=None, budgets="3"
-    )
-    figures = summary(run)
-    assert [drawing.name for drawing in drawings(run, figures)] == ["baselines", "epsilon_spent", "budget_used"]
-    assert accuracy_bars(figures) == []
-
-
 def test_intervals_are_drawn_over_seeds_and_their_absence_is_said(result, tmp_path):
     several = summary(with_students(result, [0.8, 0.85, 0.9]))
     bars = {bar.words: bar for bar in accuracy_bars(several)}
@@ -194,15 +141,6 @@ def test_intervals_are_drawn_over_seeds_and_their_absence_is_said(result, tmp_pa
     assert "95 % interval over 3 seeds" in words_of(drawings(result, several)[0].figure)
     single = stored_run(tmp_path)
     assert "one seed: no interval" in words_of(drawings(single, summary(single))[0].figure)
-
-
-def test_teachers_are_shown_by_party(tmp_path):
-    accuracy = np.array([[0.5, 0.7], [0.8, 0.8], [0.9, 1.0]])
-    drawing = teachers(accuracy, plurality=0.97)
-    assert "from 60.0" in drawing.alt
-    assert "95.0" in drawing.caption
-    assert "plurality 97.0" in words_of(drawing.figure)
-    assert sum(bar.get_height() for bar in drawing.figure.axes[0].patches) == 3
 
 
 def test_an_inline_figure_refers_to_nothing_outside_itself(drawn):
@@ -224,10 +162,6 @@ def test_spread_labels_keep_their_order_and_their_distance(positions, gap):
     order = np.argsort(positions, kind="stable")
     assert (np.diff(moved[order]) >= gap - 1e-9).all()
     assert moved.mean() == pytest.approx(positions.mean(), abs=1e-9)
-
-
-def test_labels_far_apart_stay_where_they_are():
-    assert spread_labels(np.array([3.0, 1.0, 2.0]), gap=0.5).tolist() == [3.0, 1.0, 2.0]
 
 
 def sweep_table(**more):
@@ -257,34 +191,6 @@ def test_a_sweep_joins_numbers_with_a_band_and_a_line_for_each_value_of_the_rest
     assert (band.min(), band.max()) == (8.0, 42.0)
 
 
-def test_distributions_and_names_have_no_order_and_are_not_joined():
-    table = sweep_table().replace({"budgets": {"2.0": "lognormal:2,0.5"}})
-    (axes,) = swept_axes(table)
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["exhaustive", "uniform"]
-    joined = [line for line in axes.get_lines() if line.get_linestyle() != "None" and len(line.get_xdata()) > 1]
-    assert joined == []
-
-
-def test_a_sweep_shows_the_accuracies_that_its_table_has_beside_the_most_frequent_class():
-    table = sweep_table(student_accuracy=0.9, label_accuracy=None, majority_share=0.6)
-    table = table.assign(student_accuracy_low=None, student_accuracy_high=None)
-    axes = swept_axes(table)
-    assert [each.get_ylabel() for each in axes] == ["labels or sums released", "student accuracy"]
-    assert "always the most frequent class" in [text.get_text() for text in axes[1].texts]
-
-
-def test_no_setting_is_hidden_in_a_mean_and_more_than_six_lines_are_several_figures():
-    table = pd.concat([sweep_table().assign(sigma=str(sigma) + " or so") for sigma in range(4)])
-    drawn = sweep_drawings(table, ("weights", "sigma", "budgets"), covered="")
-    assert [drawing.name for drawing in drawn] == ["sweep-1", "sweep-2"]
-    assert sum(len(drawing.figure.axes[0].get_legend().get_texts()) for drawing in drawn) == 8
-
-
-def test_a_sweep_counts_the_settings_that_afford_nothing():
-    table = pd.concat([sweep_table(), pd.DataFrame([{"weights": "uniform", "budgets": "8", "note": "no"}])])
-    assert "1 of them" in swept_axes(table)[0].get_title(loc="left")
-
-
 def test_a_figure_for_a_paper_fits_a_column_and_carries_its_fonts():
     rules = sweep_table()["weights"].unique()
     (drawing,) = sweep_drawings(sweep_table(), ("weights", "budgets"), covered="", look=PAPER)
@@ -299,8 +205,3 @@ def test_a_figure_for_a_paper_fits_a_column_and_carries_its_fonts():
     # Grey or not, no two lines look alike.
     looks = {(line.get_linestyle(), line.get_marker()) for line in axes.get_lines() if line.get_label() in rules}
     assert len(looks) == len(rules) == 2
-
-
-def test_a_table_without_settings_is_refused():
-    with refuses(InvalidInput, "0 settings"):
-        sweep_drawings(pd.DataFrame(), ("sigma",), covered="")

@@ -11,7 +11,7 @@ from simulations.options import settings_flags, settings_from
 from simulations.plots.figures import drawings
 from simulations.report.page import render_report, write_report
 from simulations.results.files import summary, write_results
-from simulations.results.text import command, count, interval, percent, seeds_text
+from simulations.results.text import command, count, percent
 from simulations.setup.experiment import experiment, read_config
 from tests.harness.refusals import refuses
 from tests.harness.stored_runs import stored_run
@@ -86,13 +86,6 @@ def test_a_report_that_cannot_be_written_is_a_storage_error(result, tmp_path):
         write_report(result, summary(result), (), tmp_path / "out")
 
 
-def test_headline_figures_are_those_of_the_summary(result, page):
-    figures = summary(result)
-    assert f"Labels released {count(figures['answered'])} of {count(figures['asked'])} asked" in page.words
-    assert percent(figures["label_accuracy"]).replace("\xa0", " ") in page.words
-    assert percent(figures["plurality_accuracy"]).replace("\xa0", " ") in page.words
-
-
 def test_every_group_tells_its_cap_and_marks_the_reading_as_no_guarantee(result, page):
     for group in summary(result)["groups"]:
         row = (
@@ -101,12 +94,6 @@ def test_every_group_tells_its_cap_and_marks_the_reading_as_no_guarantee(result,
         )
         assert row.replace("\xa0", " ") in page.words
     assert "Operator's reading of ε spent: no guarantee" in page.words
-
-
-def test_every_party_is_listed_with_its_cap(result, page):
-    guaranteed = result.study.budgets.epsilon_guaranteed
-    for i, seat in enumerate(result.study.roster):
-        assert f"{seat.party} {at_most(seat.epsilon)} {at_most(guaranteed[i])}" in page.words
 
 
 def test_the_page_is_accessible(page):
@@ -161,10 +148,3 @@ def test_the_configuration_of_a_report_is_the_one_of_the_run(result, tmp_path):
     words = Page(html).words
     for line in (tmp_path / "config.toml").read_text().splitlines():
         assert " ".join(line.split()) in words
-
-
-def test_numbers_read_as_people_write_them():
-    assert [count(value) for value in (7, 1234.0, 12.25, 337.99999999)] == ["7", "1,234", "12.2", "338"]
-    assert seeds_text((0, 1, 2, 7, 9, 10)) == "0-2,7,9-10"
-    assert interval(None, seeds=1, points=True) == "one seed: no interval"
-    assert interval(0.0125, seeds=5, points=True) == "±\xa01.2 points, 95 % over 5 seeds of one partition"

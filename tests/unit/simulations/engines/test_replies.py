@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from protocols import errors
 from protocols.errors import CannotVote, ConclaveError, EngineFailed, InvalidInput, Refused
-from simulations.engines.engine import Replies, check_asked, describe_error, rebuild_error
+from simulations.engines.engine import Replies, describe_error, rebuild_error
 from tests.harness.refusals import refuses
 
 ERROR_CLASSES = sorted(
@@ -25,20 +25,6 @@ def test_replies_are_in_the_order_of_the_requests_whatever_the_order_of_arrival(
     assert list(replies.complete().items()) == [("a", b"a"), ("b", b"b"), ("c", b"c"), ("d", b"d")]
 
 
-def test_a_party_that_is_not_heard_of_has_none() -> None:
-    replies = Replies(["a", "b"], None)
-    replies.add("b", b"")
-    assert replies.complete() == {"a": None, "b": b""}
-
-
-def test_every_reply_is_counted_even_an_empty_one() -> None:
-    counts: list[tuple[int, int]] = []
-    replies = Replies(["a", "b"], lambda done, total: counts.append((done, total)))
-    replies.add("b", b"")
-    replies.add("a", b"x")
-    assert counts == [(1, 2), (2, 2)]
-
-
 def test_a_reply_of_a_stranger_and_a_second_reply_are_failures_of_the_host() -> None:
     replies = Replies(["a"], None)
     with refuses(EngineFailed, "z"):
@@ -46,13 +32,6 @@ def test_a_reply_of_a_stranger_and_a_second_reply_are_failures_of_the_host() -> 
     replies.add("a", b"")
     with refuses(EngineFailed, "a"):
         replies.add("a", b"")
-
-
-def test_a_request_for_a_stranger_is_refused_and_one_for_nobody_is_not() -> None:
-    check_asked({}, ["a"])
-    check_asked({"a": b""}, ["a", "b"])
-    with refuses(InvalidInput, "c", 2):
-        check_asked({"a": b"", "c": b""}, ["a", "b"])
 
 
 @pytest.mark.parametrize("error_class", ERROR_CLASSES)
