@@ -42,7 +42,7 @@ def worth(rows: Sequence[Accuracy], caption: str) -> str:
 
 
 def known(figure: Figure, *, whose: str, against: str) -> str:
-    """How often somebody who knows everything but one unit's data guesses right which of two values they have.
+    """How often somebody who knows everything but one unit's data is right who guesses between two values of them.
 
     whose: the unit, as "one record of one hospital"; against: whom it holds against, as a sentence.
     """
@@ -51,8 +51,8 @@ def known(figure: Figure, *, whose: str, against: str) -> str:
     marks = f'<span class="range known" style="--low:0.5;--high:{after:.4f}"></span><span class="coin"></span>'
     epsilon = "no epsilon" if figure.epsilon == float("inf") else f"epsilon {at_most(figure.epsilon)}"
     words = (
-        f"Somebody who knows everything else guesses which of two values the data of {whose} have. A coin is right in "
-        f"50 of 100 guesses; with all that is released, {said} are right ({epsilon} at delta "
+        f"Somebody who knows everything else guesses between two possibilities for the data of {whose}. A coin is "
+        f"right in 50 of 100 guesses; with all that is released, {said} are right ({epsilon} at delta "
         f"{at_most(figure.delta)}; {figure.rating}). {against}"
     )
     lines = ['<figure class="board">', _row("a guess is right in", marks, said), _axis("0 %", "100 %")]

@@ -33,6 +33,7 @@ from runtime.templates import templates
 # Rows shown of the table for k hospitals, and names on the cover of those whose guarantee is the same; the rest is in
 # privacy.json, and all names are in privacy.html.
 _MOST_ROWS, _MOST_NAMES = 12, 6
+_WRONGLY = "wrongly named, with 50 of 100 found"
 # What the cover of a release explains, as people who read it are no statisticians.
 _WORDS = {
     "model (student)": "What is handed out. It is made of what was released alone, never of a hospital's records.",
@@ -173,7 +174,7 @@ def _report_board(statement: Mapping[str, Any], judged: Sequence[tuple[str, str]
     against = f"This holds against {points[1][0].lower()}{points[1][1:]}"
     files = {
         "privacy.html": "who is protected, from whom, how strongly, who is not; all figures, and how to check them",
-        **{translated(language): f"the same in short, in {name}" for language, name in LANGUAGES.items()},
+        **{translated(language): f"the same in short ({name})" for language, name in LANGUAGES.items()},
         "model_card.md": "what the model is for, and its limits",
         **({"evaluation.json": "how often it is right, figure by figure"} if judged else {}),
         "study.toml": "what the hospitals agreed to",
@@ -212,8 +213,7 @@ def _guaranteed(statement: Mapping[str, Any], *, names: int | None) -> str:
     caption = "Epsilon at delta, guaranteed by the cap that each node enforces itself"
     if names is None:
         caption += "; what is used is for monitoring, and no epsilon to publish"
-        wrongly = "finding 50 of 100 wrongly accuses"
-        head += ["epsilon agreed", wrongly, "weight of a vote", "cap used", "ledger reading"]
+        head += ["epsilon agreed", _WRONGLY, "weight of a vote", "cap used", "ledger reading"]
     return table(caption, head, rows, words=(0,))
 
 
@@ -236,7 +236,7 @@ def _several(statement: Mapping[str, Any], shown: Sequence[int]) -> str:
         (who, _epsilon(each["epsilon"]), figure_from(each).rating, _accused(each), at_most(each["delta"]))
         for who, each in given
     ]
-    head = ("data at", "epsilon", "which is", "finding 50 of 100 wrongly accuses", "delta")
+    head = ("data at", "epsilon", "which is", _WRONGLY, "delta")
     return table("A patient with data at several hospitals", head, rows) if rows else ""
 
 

@@ -82,7 +82,7 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
     "whom": ("From whom", "Vor wem"),
     "how": ("How strong", "Wie stark"),
     "not": ("Who is not protected", "Wer ist nicht geschützt"),
-    "open": ("What is not checked", "Was ungeprüft bleibt"),
+    "open": ("What is not checked, and what to refuse", "Was ungeprüft bleibt, und was abzulehnen ist"),
     "strong": ("strong", "stark"),
     "moderate": ("moderate", "mäßig"),
     "limited": ("limited", "begrenzt"),
@@ -97,8 +97,8 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
         "Kein brauchbarer Schutz für {whose}: Zu Delta {delta} gibt es kein Epsilon.",
     ),
     "guesses": (
-        "at most {share} of guesses which of two values the data have are right (a coin: 50 %)",
-        "höchstens {share} der Vermutungen, welchen von zwei Werten die Daten haben, treffen zu (beim Münzwurf 50 %)",
+        "whoever guesses between two possibilities for the data is right at most {share} of the time (a coin: 50 %)",
+        "wer zwischen zwei Möglichkeiten für diese Daten rät, hat in höchstens {share} der Fälle recht (Münze: 50 %)",
     ),
     "up to": (
         UP_TO,
@@ -117,8 +117,10 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
         "kann: Wen es fälschlich als nur ihm bekannt angibt, der bewegt dort eine ganze Stimme.",
     ),
     "is protected": (
-        "{Unit}. Each hospital has a figure of its own, epsilon {epsilons}; the sentence above is about the largest.",
-        "{Unit}. Jedes Krankenhaus hat seine eigene Zahl, Epsilon {epsilons}; der Satz oben meint die größte.",
+        "{Unit}. Each hospital has its own figure, epsilon {epsilons} (the smaller, the safer); the sentence above is "
+        "about the largest.",
+        "{Unit}. Jedes Krankenhaus hat seine eigene Zahl, Epsilon {epsilons} (je kleiner, desto sicherer); der Satz "
+        "oben meint die größte.",
     ),
     "range": ("{least} to {most}", "{least} bis {most}"),
     "from whom": (
@@ -138,36 +140,43 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "attack": (
         ATTACK,
-        "ein Angriff, der 50 von 100 Beteiligten findet, beschuldigt zu Unrecht {accused} Unbeteiligten",
+        "wer 50 von 100 Beteiligten benennt, benennt auch {accused} Unbeteiligten",
     ),
     "nobody accused": (
         ACCUSES_NOBODY,
-        "ein Angriff, der 50 von 100 Beteiligten findet, muss niemanden zu Unrecht beschuldigen",
+        "jemand kann 50 von 100 Beteiligten benennen, und niemanden zu Unrecht",
     ),
     "accused": (ACCUSED, "mindestens {number} von {of}"),
     "nothing": ("There is no guarantee.", "Es gibt keine Zusage."),
     "pool": (
-        "Nothing protects the people whom the public pool is about, the open records that the study labels.",
-        "Nichts schützt die Menschen, von denen die öffentlichen Datensätze handeln, die die Studie beurteilt.",
+        "Nothing protects the people behind the open records that the study labels, which are none of the hospitals'.",
+        "Nichts schützt die Menschen hinter den offenen Datensätzen, die die Studie beurteilt und die keinem der "
+        "Häuser gehören.",
     ),
     "less": (
         "Patients of several hospitals are protected less.",
         "Wer Patient mehrerer Krankenhäuser ist, ist weniger geschützt.",
     ),
     "known to": (
-        "With data at any {count} of them: epsilon {epsilon}, {rating}; at most {share} of guesses are right.",
-        "Mit Daten in {count} beliebigen davon: Epsilon {epsilon}, {rating}; höchstens {share} der Vermutungen treffen "
-        "zu.",
+        "Whoever has data at {count} of them, whichever these are: epsilon {epsilon}, {rating}; a guess is right at "
+        "most {share} of the time.",
+        "Wer in {count} davon Daten hat, gleich in welchen: Epsilon {epsilon}, {rating}; wer rät, hat in höchstens "
+        "{share} der Fälle recht.",
     ),
-    "known without": ("With data at any {count} of them: no guarantee.", "Mit Daten in {count} davon: keine Zusage."),
+    "known without": (
+        "Whoever has data at {count} of them: no guarantee.",
+        "Wer in {count} davon Daten hat: keine Zusage.",
+    ),
     "unchecked": (
-        "Verifying the folder cannot show that the noise was drawn as stated, that no earlier release was left out, "
-        "or that a hospital's records are true and its patients counted as the study means. Nobody outside the project "
-        "has reviewed the software.",
+        "Verifying the folder cannot show that the noise was drawn as stated, that no earlier release was left out, or "
+        "that a hospital's records are true and its patients counted as the study means. Nobody outside the project "
+        "has reviewed the software. Refuse: a folder whose verification fails; a further study of the same data that "
+        "does not count this one; an operator whom you would not trust with what is said above.",
         "Die Prüfung des Ordners zeigt nicht, dass das Rauschen wie angegeben gezogen wurde, dass keine frühere "
         "Veröffentlichung fehlt, dass die Datensätze eines Krankenhauses stimmen und seine Patienten so gezählt sind, "
-        "wie "
-        "die Studie es meint. Niemand außerhalb des Projekts hat die Software begutachtet.",
+        "wie die Studie es meint. Niemand außerhalb des Projekts hat die Software begutachtet. Lehnen Sie ab: einen "
+        "Ordner, dessen Prüfung scheitert; eine weitere Studie über dieselben Daten, die diese nicht mitzählt; einen "
+        "Betreiber, dem Sie nicht anvertrauen würden, was oben steht.",
     ),
     "earlier": (" This counts the earlier releases: {names}.", " Frühere Veröffentlichungen sind mitgezählt: {names}."),
     "brief": ("In short", "Kurz"),

@@ -1,4 +1,4 @@
-"""How strong a guarantee is, in words: how many are accused wrongly by whoever finds out who took part.
+"""How strong a guarantee is, in words: how many are named wrongly by whoever finds out who took part.
 
 "Who took part" is about two values of one unit's data, under replace-one, and whoever has the figure's view.
 """
@@ -94,8 +94,8 @@ class Figure:
 
 
 # How many an attack accuses wrongly, in a main clause; `accused` is made of the last one.
-ATTACK: Final = f"an attack that finds {_CAUGHT} of 100 who took part wrongly accuses {{accused}} who did not"
-ACCUSES_NOBODY: Final = f"an attack that finds {_CAUGHT} of 100 who took part need accuse nobody wrongly"
+ATTACK: Final = f"whoever names {_CAUGHT} of 100 who took part also names {{accused}} who did not"
+ACCUSES_NOBODY: Final = f"somebody may name {_CAUGHT} of 100 who took part, and nobody wrongly"
 ACCUSED: Final = "at least {number} of {of}"
 
 

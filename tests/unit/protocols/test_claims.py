@@ -154,7 +154,7 @@ def test_where_the_file_names_the_patients_column_the_approval_does_not_say_it_i
 
 def test_an_epsilon_promises_that_some_are_accused_wrongly_and_a_large_one_hardly_anybody():
     study = study_of("two_server")
-    assert "Strong: an attack that finds 50 of 100 who took part wrongly accuses at least 18" in promise(
+    assert "Strong: whoever names 50 of 100 who took part also names at least 18" in promise(
         study, Figure(1.0, 1e-5)
     )
     assert "Weak: " in promise(study, Figure(8.0, 1e-5))
@@ -236,16 +236,17 @@ def test_in_short_says_who_is_protected_from_whom_how_strongly_who_is_not_what_i
             short = in_short(study, **figures)
             points, more = short["points"], short["more"]
             assert short["verdict"].startswith("No useful guarantee for one")
-            assert "at most 99.97 % of guesses" in short["verdict"]
+            assert "at most 99.97 % of the time" in short["verdict"]
             assert list(points) == [
-                "Who is protected", "From whom", "How strong", "Who is not protected", "What is not checked",
+                "Who is protected", "From whom", "How strong", "Who is not protected",
+                "What is not checked, and what to refuse",
             ]  # fmt: skip
             assert sum(len(each.split()) for each in points.values()) < 420
             assert "epsilon 1 to 8" in points["Who is protected"]
             assert "one in 50,000" in more["By how much odds move"]
             assert "16 of 100,000" in points["How strong"]
-            assert "With data at any 2 of them: epsilon 17.5, weak" in points["Who is not protected"]
-            assert "With data at any 3 of them: no guarantee" in points["Who is not protected"]
+            assert "data at 2 of them, whichever these are: epsilon 17.5, weak" in points["Who is not protected"]
+            assert "data at 3 of them: no guarantee" in points["Who is not protected"]
             assert not_protected_from(study) in points["Who is not protected"]
             assert ("it sees" in more["What is kept"]) == (study.level == "clear")
             assert ("The guardian:" in more["What is kept"]) == study.guarded
