@@ -17,7 +17,7 @@ from party.data.records import DataSettings
 from party.lifetime import LifetimeCap
 from protocols.crypto.identity import check_name
 from protocols.errors import InvalidInput
-from protocols.study.votes import UNITS
+from protocols.study.units import UNITS
 from runtime.address import check_address
 from runtime.settings import TomlTable, named_toml
 

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any  # JSON
 
 import numpy as np
+import scipy
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
-from scipy.stats import rankdata
 
 from protocols.study.findings import NOT_KNOWN, PRESENT
 from simulations.datasets.dataset import Dataset
@@ -129,7 +129,7 @@ def auroc(scores: Float64[ndarray, " records"], present: Int64[ndarray, " record
     some, none = int(present.sum()), int((~present).sum())
     if not (some and none):
         return None
-    return float((rankdata(scores)[present].sum() - some * (some + 1) / 2) / (some * none))
+    return float((scipy.stats.rankdata(scores)[present].sum() - some * (some + 1) / 2) / (some * none))
 
 
 def findings_found(

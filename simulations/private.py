@@ -28,7 +28,7 @@ from protocols.research import DATA_DEPENDENT
 from protocols.research.data_dependent import Circumstances, Figures, QueryVotes, Units
 from protocols.research.private import Private
 from protocols.study.study import Study
-from protocols.study.votes import votes_per_unit
+from protocols.study.units import votes_per_unit
 from protocols.votes import ABSTAIN, NOT_ASKED
 from simulations.membership.attack import Controls, make_controls, membership_attack, record_seats
 from simulations.membership.report import MembershipReport

@@ -322,7 +322,7 @@ def soft_findings_of(
 class _Weighed:
     """Features of a pool and its weighted phi, compared by their digest."""
 
-    digest: bytes
+    digest: bytes = field(repr=False)
     features: Float32[ndarray, "pool features"] = field(repr=False, compare=False)
     phi: Float64[ndarray, "pool rows"] = field(repr=False, compare=False)
 

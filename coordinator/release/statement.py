@@ -47,7 +47,8 @@ from protocols.study.protection import protection_of
 from protocols.study.released_noise import noise_in
 from protocols.study.several_hospitals import any_hospitals, each_seat, noise_distance, these_hospitals
 from protocols.study.study import ADJACENCY, Study, party_of
-from protocols.study.votes import UNITS, TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
+from protocols.study.units import UNITS
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 # A party has few seats in one release; above this many combinations, only the epsilons are added.

@@ -146,8 +146,8 @@ class TauVoting(GaussianMechanism):
 class Moves:
     """How far one vote's change moves the counts: of each pair of sizes of sets, so many counts by so many units."""
 
-    times: Int64[ndarray, "pairs 3"]
-    sizes: Int64[ndarray, "pairs 3"]
+    times: Int64[ndarray, "pairs 3"] = field(repr=False)
+    sizes: Int64[ndarray, "pairs 3"] = field(repr=False)
 
 
 def entries(weight: int, *, tau: float, findings: int) -> Int64[ndarray, " sizes"]:

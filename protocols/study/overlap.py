@@ -9,7 +9,20 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
+from protocols.errors import InvalidInput
+
 _Weights = Float64[ndarray, " seats"]
+# Whether hospitals say of each unit at how many of them it is known.
+UNKNOWN, DECLARED = "unknown", "declared"
+
+
+def check_overlap(overlap: str, *, most: int) -> None:
+    """Raises InvalidInput unless what hospitals say of overlaps goes with at most so many hospitals a unit."""
+    if overlap not in (UNKNOWN, DECLARED) or (overlap == DECLARED and most == 1):
+        raise InvalidInput(
+            f"records: overlap is {overlap!r}, hospitals_per_patient {most}; allowed: {UNKNOWN}, or {DECLARED} with at "
+            "least 2"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

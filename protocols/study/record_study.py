@@ -17,10 +17,11 @@ from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import GNMax
 from protocols.study.findings import labelled
 from protocols.study.levels import Confidentiality
+from protocols.study.overlap import UNKNOWN
 from protocols.study.purposes import ForLabels
 from protocols.study.queries_file import check_kind
 from protocols.study.study import Seat, Study, party_of
-from protocols.study.votes import UNKNOWN, UnitSums
+from protocols.study.votes import UnitSums
 from protocols.sums.blocks import Blocks, Constant, Signs
 from protocols.sums.judging import Evaluation
 from protocols.votes import LATTICE

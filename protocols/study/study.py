@@ -29,7 +29,8 @@ from protocols.ranges import check
 from protocols.study.any_study import AnyStudy
 from protocols.study.findings import Labelled, labelled
 from protocols.study.levels import Confidentiality
-from protocols.study.votes import UNITS, Votes
+from protocols.study.units import UNITS
+from protocols.study.votes import Votes
 from protocols.votes import LATTICE
 
 ADJACENCY = "replace-one"

@@ -24,23 +24,17 @@ from protocols.ranges import check
 from protocols.study.any_study import AnyStudy
 from protocols.study.chosen import GIVEN, check_questions
 from protocols.study.findings import Labelled
-from protocols.study.overlap import Overlap
+from protocols.study.overlap import DECLARED, UNKNOWN, Overlap, check_overlap
 from protocols.study.purposes import PURPOSES, ForLabels, Purpose
 from protocols.study.several_findings import ONE_CLASS, Asked
+from protocols.study.units import COUNTED, UNITS, votes_per_unit
 from protocols.sums.contributions import check_sums, check_units, least_weight
 from protocols.sums.judging import Evaluation, cells_of, judge_weight
 from protocols.votes import ABSTAIN, check_votes
 
-Unit = Literal["record", "patient", "party"]
-UNITS: tuple[Unit, ...] = ("record", "patient", "party")
 # When a study ends: what happens to parties whose budget is used up.
 StopRule = Literal["first-exhausted", "drop-exhausted"]
 STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
-# Whether hospitals say of each unit at how many of them it is known.
-UNKNOWN, DECLARED = "unknown", "declared"
-OVERLAPS = (UNKNOWN, DECLARED)
-# The units of which a node counts each one's votes: a sum of a whole party's data is that party.
-_COUNTED = ("record", "patient")
 # What one seat sends about a batch, of many seats, histograms or noisy sums, and both in lattice units.
 Cast = Int64[ndarray, "rows columns"]
 _Counts = Float64[ndarray, "summed classes"]
@@ -316,11 +310,7 @@ class UnitSums:
     def __post_init__(self) -> None:
         for what in ("queries", "votes", "population", "hospitals_per_patient"):
             check("study", f"records.{what}", getattr(self, what))
-        if self.overlap not in OVERLAPS or (self.declared and self.hospitals_per_patient == 1):
-            raise InvalidInput(
-                f"records: overlap is {self.overlap!r}, hospitals_per_patient {self.hospitals_per_patient}; allowed: "
-                f"{UNKNOWN}, or {DECLARED} with at least 2"
-            )
+        check_overlap(self.overlap, most=self.hospitals_per_patient)
         if self.votes > self.queries:
             raise InvalidInput(f"records: votes is {self.votes}; allowed: at most the {self.queries} queries")
         if not re.fullmatch("[0-9a-f]{64}", self.queries_sha256):
@@ -383,8 +373,8 @@ class UnitSums:
             if names := study.labelled.names:
                 raise InvalidInput(f"{len(names)} findings; allowed with [evaluation]: none, one label of classes")
             self.evaluation.check(study.classes)
-            if study.unit not in _COUNTED:
-                raise InvalidInput(f"unit is {study.unit!r}; allowed with [evaluation]: {', '.join(_COUNTED)}")
+            if study.unit not in COUNTED:
+                raise InvalidInput(f"unit is {study.unit!r}; allowed with [evaluation]: {', '.join(COUNTED)}")
             if self.purpose != ForLabels.name:
                 raise InvalidInput(f"purpose is {self.purpose!r}; allowed with [evaluation]: {ForLabels.name!r}")
             filled = max(filled, 2 * cells_of(study.classes))
@@ -493,8 +483,8 @@ class UnitSums:
         return (0,)
 
     def check_deployed(self, *, unit: str, pool: int) -> None:
-        if unit not in _COUNTED:
-            raise InvalidInput(f"unit is {unit!r}; allowed where records vote: {', '.join(_COUNTED)}")
+        if unit not in COUNTED:
+            raise InvalidInput(f"unit is {unit!r}; allowed where records vote: {', '.join(COUNTED)}")
 
     def check_batch(self, ids: Ids) -> None:
         start, stop = (self.queries, self.query_limit) if self.judge(ids) else (0, self.queries)
@@ -563,13 +553,6 @@ class UnitSums:
 
 
 Votes = TeacherVotes | UnitSums
-
-
-def votes_per_unit(unit: str, *, teachers: int) -> int:
-    """1 for a record (it lies in one shard); `teachers` for a party: the cost is quadratic in that, not linear."""
-    if unit not in UNITS:
-        raise InvalidInput(f"unit is {unit!r}; allowed: {', '.join(UNITS)}")
-    return teachers if unit == "party" else 1
 
 
 def teacher_votes(study: AnyStudy) -> TeacherVotes:

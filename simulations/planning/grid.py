@@ -22,7 +22,7 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import MECHANISMS, Sensitivity, check_view
 from protocols.mechanisms.parameter import Parameter
 from protocols.study.study import Study
-from protocols.study.votes import votes_per_unit
+from protocols.study.units import votes_per_unit
 from simulations.planning.objective import OBJECTIVES, Objective
 from simulations.planning.predict import Noise, Planner, Prediction, asked_more_than, planned_parameters
 

@@ -1,8 +1,7 @@
 """Experiment: everything needed to repeat a run, as one validated value; its TOML file; and the study it describes.
 
-With it what an experiment fixes where records vote: which settings apply, the public queries, and the units. Only the
-simulator's command line has defaults for unit, view and delta; they are defined here and printed first. Noise and
-threshold scale with the number of votes unless they are given.
+With it what an experiment fixes where records vote. Only the simulator's command line has defaults for unit, view and
+delta; they are defined here and printed first. Noise and threshold not given scale with the number of votes.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_stu
 from protocols.study.released_noise import noise_of_mean
 from protocols.study.several_findings import ONE_CLASS, Asked, Tau
 from protocols.study.study import Seat, Study
-from protocols.study.votes import TeacherVotes, Unit, UnitSums, Votes, votes_per_unit
+from protocols.study.units import Unit, votes_per_unit
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.sums.blocks import Blocks
 from protocols.votes import LATTICE
 from runtime.settings import named_toml

@@ -18,7 +18,8 @@ from protocols.study.levels import Clear, Confidentiality
 from protocols.study.queries import pool_digest
 from protocols.study.study import Seat, Study
 from protocols.study.terms import Terms
-from protocols.study.votes import TeacherVotes, votes_per_unit
+from protocols.study.units import votes_per_unit
+from protocols.study.votes import TeacherVotes
 from protocols.votes import LATTICE
 
 NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)

@@ -25,7 +25,8 @@ from protocols.study.file import read_study
 from protocols.study.levels import LEVELS
 from protocols.study.study import Seat, Study
 from protocols.study.terms import Feature, Terms
-from protocols.study.votes import UNITS, TeacherVotes, UnitSums
+from protocols.study.units import UNITS
+from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.sums.judging import Evaluation
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD
 from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame

@@ -11,6 +11,7 @@ import pytest
 
 from party.asking.report import Improvement
 from simulations.datasets.groups import Grouping
+from simulations.findings import FindingFigures, FindingsFound
 from simulations.groups import by_group
 from simulations.pipeline import RunResult
 from simulations.report.compare import compare_runs
@@ -34,7 +35,11 @@ def alike(tmp_path_factory) -> tuple[RunResult, RunResult]:
     groups = [
         by_group([grouping], [s.astype(np.float32) for s in students], p.astype(np.float32), labels) for p in pooled
     ]
-    one = dataclasses.replace(one, by_group=groups[0])
+    told = FindingsFound(
+        (FindingFigures("cough", 0.5, 0.7, 0.8, 0.4, 0.7, 0.7, 0.2, 0.1),),
+        macro=(0.8, None), micro=(0.8, None), label_macro=(0.8, None), pooled=(0.9,),
+    )  # fmt: skip
+    one = dataclasses.replace(one, by_group=groups[0], told=told)
     votes = one.source.stored.votes
     assert votes is not None
     accuracy = other.teacher_accuracy * 0.9
@@ -44,6 +49,7 @@ def alike(tmp_path_factory) -> tuple[RunResult, RunResult]:
         teacher_accuracy=accuracy,
         plurality_accuracy=0.5,
         by_group=groups[1],
+        told=dataclasses.replace(told, pooled=(0.7,)),
         baselines=dataclasses.replace(
             other.baselines,
             non_private=0.7,
@@ -116,7 +122,8 @@ def test_every_such_line_of_the_terminal_begins_with_the_mark(alike, tmp_path, c
     for words in (
         "a party alone, mean",
         "a party alone, best",
-        "all data pooled",
+        "all data pooled ",
+        "all data pooled, macro AUROC",
         "parties that gain",
         "pays most for privacy",
         "One alone gets",

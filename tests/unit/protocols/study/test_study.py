@@ -8,7 +8,7 @@ from protocols.mechanisms import InteractiveGNMax, LNMax
 from protocols.study.chosen import check_questions
 from protocols.study.file import read_study, write_study
 from protocols.study.study import Seat
-from protocols.study.votes import votes_per_unit
+from protocols.study.units import votes_per_unit
 from tests.harness.deployed_records import draft
 from tests.harness.refusals import refuses
 from tests.harness.studies import changed, make_study
