@@ -75,6 +75,10 @@ def examine(home: PartyHome, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
         yield settings
         if not settings.ok:
             return
+    else:
+        yield (data := _data(settings))
+        if not data.ok:
+            return
     for hop in (*_network(home, invitation, timeout_s), *_certificate(home, invitation)):
         yield hop
         if not hop.ok or hop.waits:
@@ -97,13 +101,16 @@ def _settings(home: PartyHome) -> PartySettings | Hop:
         return Hop("settings", waits, str(error), todo, 0 if waits else 3, waits=waits)
 
 
-def _own(home: PartyHome, settings: PartySettings) -> Iterator[Hop]:
-    """The hospital's records, its approvals and ledgers, and its studies."""
+def _data(settings: PartySettings) -> Hop:
+    """Whether the files of the hospital's records are there."""
     gone = [path for path in settings.data.source.files if not path.exists()]
-    if not gone:
-        yield Hop("data", True, f"{settings.data.name}: {settings.data.shown}")
-    else:
-        yield Hop("data", False, f"{gone[0]} does not exist", "correct [data] in node.toml", 3)
+    if gone:
+        return Hop("data", False, f"{gone[0]} does not exist", "correct [data] in node.toml", 3)
+    return Hop("data", True, f"{settings.data.name}: {settings.data.shown}")
+
+
+def _own(home: PartyHome, settings: PartySettings) -> Iterator[Hop]:
+    """The hospital's approvals and ledgers, and its studies."""
     try:
         with Policy(settings.policy) as policy:
             found = what_was_spent(home, policy)
@@ -246,7 +253,7 @@ def _session(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
 def _studies(home: PartyHome, policy: Policy, found: HomeSpent, data_set: str) -> Iterator[Hop]:
     approvals = policy.own_approvals(home)
     if all(approval.withdrawn for approval in approvals):
-        todo = "run: conclave-party data check STUDY.toml, then conclave-party approve STUDY.toml"
+        todo = "run: conclave-party data check STUDY.toml, which says how to approve it"
         yield Hop("study", True, "no study is approved here", todo, waits=True)
     for approval in approvals:
         name = f"study {approval.name}"

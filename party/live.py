@@ -300,7 +300,7 @@ def needs_of(state: NodeState) -> list[str]:
     if not state.connected and (state.now - state.since).total_seconds() > _ALONE_S:
         needs.append(f"no connection to {state.address} since {_utc(state.since)}; run: conclave-party doctor")
     if not state.seats:
-        needs.append("no study is approved here; run: conclave-party approve STUDY.toml")
+        needs.append("no study is approved here; run: conclave-party data check STUDY.toml, which says how")
     if state.certificate_days < _SOON_DAYS:
         needs.append(
             f"the certificate ends in {max(state.certificate_days, 0.0):.1f} days; it is renewed while the node is "

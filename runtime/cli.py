@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from protocols.errors import ConclaveError, Refused, StorageFailed
+from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.private_files import open_to_others, tighten
 from protocols.refusals.code import Code
 from runtime.distribution import lacking
@@ -85,6 +85,18 @@ def page_options(command: F) -> F:
 def show_link(link: str) -> None:
     """Shows the link of a live page at a terminal."""
     click.echo(f"live page, opened once by this link: {link}", err=True)
+
+
+def ask_fingerprint(text: str, *, default: str | None = None) -> str:
+    """A fingerprint that somebody types: asked again while a word is misspelt; `default` may be given as it is."""
+    from protocols.crypto.identity import normal_fingerprint
+
+    while True:
+        typed: str = click.prompt(text, default=default, show_default=False, err=True)
+        try:
+            return typed if typed == default else normal_fingerprint(typed)
+        except InvalidInput as error:
+            click.echo(f"{error}; once more", err=True)
 
 
 def home_flag(

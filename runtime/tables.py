@@ -180,21 +180,39 @@ def _text(value: object, missing: str, where: str) -> str:
     raise DataCorrupt(f"{where} is {type(value).__name__}; allowed: text, a number, true, false or null")
 
 
+def _csv_header(path: Path) -> list[str]:
+    return [name.strip() for row in first_rows(path, delimiter=",", encoding="utf-8", most=1) for name in row]
+
+
+def _parquet_header(path: Path) -> list[str]:
+    try:
+        from runtime.parquet_tables import parquet_header
+    except ModuleNotFoundError as missing:
+        raise lacking(missing, f"pool file {path.name}") from missing
+    return parquet_header(path)
+
+
+_HEADERS: Final = {".csv": _csv_header, ".jsonl": jsonl_header, ".parquet": _parquet_header}
 _KINDS: Final = (".csv", ".jsonl", ".parquet", ".npy", ".npz")
 _KEYS: Final = ("pool", "inputs", "x")
 
 
-def read_pool_file(path: Path, features: Sequence[Feature], *, mapped: bool) -> ndarray:
+def read_pool_file(path: Path, features: Sequence[Feature], *, mapped: bool, label: str = "") -> ndarray:
     """The queries in a file, which may hold anything yet. features: how the columns of a table are encoded; if empty,
-    all are numbers. mapped: whether an .npy file is memory-mapped.
+    all are numbers. mapped: whether an .npy file is memory-mapped. label: a column that a table must not have.
 
-    Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file or where an extra is missing.
+    Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file, a label or a missing extra.
     """
     try:
         open_file(path, most=FILE_BYTES).close()
     except DataUnavailable:
         raise DataUnavailable(f"pool file {path} does not exist") from None
     names = [each.column for each in features] or None
+    if label and path.suffix.lower() in _HEADERS and label in _HEADERS[path.suffix.lower()](path):
+        raise InvalidInput(
+            f"pool file {path.name} has the label's column, {label!r}: it may be a hospital's own records; allowed: "
+            "public records without a label"
+        )
     match path.suffix.lower():
         case ".csv":
             return _encoded(read_csv(path, names), features, name=path.name)

@@ -13,7 +13,7 @@ from coordinator.commands.group import home_option, store_of
 from protocols.errors import InvalidInput
 from protocols.plural import counted
 from runtime.address import check_address, listening
-from runtime.cli import EPILOG, json_option
+from runtime.cli import EPILOG, ask_fingerprint, json_option
 from runtime.files import read_received, write_atomically
 from runtime.printing import print_json, say_next
 
@@ -170,7 +170,7 @@ def approve(party: str | None, fingerprint: str | None, home: CoordinatorHome, a
         for name in dict.fromkeys(each.party for each in store.members.pending()) if party is None else [party]:
             # What is expected is not shown: the operator types what was heard, and does not compare by eye.
             asked = f"What {name} reads out, in words or in digits (nothing: not now)"
-            heard = fingerprint or click.prompt(asked, default="", show_default=False, err=True)
+            heard = fingerprint or ask_fingerprint(asked, default="")
             if not heard.strip():
                 continue
             made = authority.approve(name, key_fingerprint=heard)

@@ -126,8 +126,9 @@ def _pool(pool_file: Path, draft: Path | None) -> tuple[Float32[ndarray, "pool .
     from coordinator.labelling.study_creation import check_pool, read_draft, read_pool, terms_of
     from protocols.study.file import read_deployed
 
-    columns = () if draft is None else read_draft(draft, keys=lambda party: None).terms.features
-    pool = read_pool(pool_file, features=columns)
+    terms = None if draft is None else read_draft(draft, keys=lambda party: None).terms
+    columns = () if terms is None else terms.features
+    pool = read_pool(pool_file, features=columns, label="" if terms is None else terms.label)
     if draft is not None:
         check_pool(pool, read_deployed(draft, left_out=terms_of(pool)))
     return pool, columns
@@ -306,8 +307,8 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     from coordinator.labelling.study_creation import read_draft, read_pool, write_pool
     from coordinator.queries.questions import in_order
 
-    columns = read_draft(draft, keys=lambda party: None).terms.features
-    pool = read_pool(pool_file, features=columns)
+    terms = read_draft(draft, keys=lambda party: None).terms
+    columns, pool = terms.features, read_pool(pool_file, features=terms.features, label=terms.label)
     write_pool(out, pool[in_order(pool, questions, columns=columns, features=features or "auto", seed=seed)])
     click.echo(f"{out}: {counted(len(pool), 'record')} of {pool_file}, {questions}")
     say_next(f"conclave-coordinator study create {draft} --pool {out}")
@@ -396,7 +397,8 @@ def queries(
         with Store(home) as store:
             return signing_key(store, party)
 
-    pool = read_pool(pool_file, features=read_draft(draft, keys=key_of).terms.features)
+    terms = read_draft(draft, keys=key_of).terms
+    pool = read_pool(pool_file, features=terms.features, label=terms.label)
     read = read_deployed(draft, keys=key_of, left_out=terms_of(pool))
     chosen = QueryChoice(kind=kind, bins=bins, nearest=nearest, partitions=partitions, features=features, seed=seed)
     planned = plan_records(read, pool, choice=chosen, rule=rule)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from coordinator.labelling.jobs import AWAY
+from coordinator.labelling.late_seats import AWAY
 from coordinator.labelling.study_creation import stored_inputs
 from coordinator.status import alive
 from coordinator.store.store import Job, Store, check_labelled_here, ledger_path

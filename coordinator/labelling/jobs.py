@@ -2,11 +2,6 @@
 
 Everything that must survive a crash is in the study's ledger. An interrupted job is run again from the start: what was
 released is released again as stored, and what was asked is asked again unchanged.
-
-A late hospital's teachers continue (party/voting/teacher_process.py), so the same request is soon answered. Whether a
-hospital is slow or only claims to be cannot be seen from here: a labelling waits at most its patience for each seat in
-total. If the others are a quorum, a seat has extra time of a few deadlines for the whole labelling, of which each vote
-in time gives a small part back; then it is left out of each batch for which it is late.
 """
 
 from __future__ import annotations
@@ -24,6 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from coordinator.connection.sessions import Connected
+from coordinator.labelling.late_seats import LATE, MISSING, LateSeats, StillAway
 from coordinator.labelling.study_creation import stored_inputs, stored_pool
 from coordinator.labelling.training import first_student
 from coordinator.queries import choice_between_batches
@@ -44,7 +40,7 @@ from protocols.release.sums import QUERIES_FILE
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries_file import read_blocks
 from protocols.study.study import Study, party_of
-from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, Transport, VoteRequest
+from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, Transport
 from runtime.logs import Event
 
 
@@ -67,167 +63,6 @@ class JobProgress:
             )
 
 
-# Codes of a seat that has the request and needs more time, as given by the hub and by the node itself.
-LATE = frozenset({Code.LATE, Code.TEACHERS_LATE})
-# A late seat is asked again after a tenth of the time that it has been late, within these bounds.
-_FIRST_LATE_S, _LONGEST_LATE_S = 1.0, 60.0
-# The extra time, in deadlines, of a seat that the quorum does not need; and how much a vote in time gives back of it.
-_EXTRA, _EARNED = 5.0, 0.05
-
-
-class LateSeats:
-    """Asks late seats of one labelling again. patience_s: for each seat, over all batches; wait: waits that many
-    seconds.
-
-    clock: seconds. on_event: called for each seat that answered late, or is left out for that, with the time measured.
-    """
-
-    def __init__(
-        self,
-        study: DeployedStudy,
-        *,
-        patience_s: float,
-        wait: Callable[[float], None],
-        on_event: Event,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._study = study.name
-        self._deadline_s = study.terms.deadline_s
-        self._patience_s = patience_s
-        self._wait = wait
-        self._on_event = on_event
-        self._clock = clock
-        self._quorum = study.quorum
-        self._waited_s: dict[str, float] = {}
-        # How much of its extra time each seat has used.
-        self._extra_s: dict[str, float] = {}
-        # How often each seat answered late, or was left out for that, and the longest time it took.
-        self._answered: dict[str, tuple[int, float]] = {}
-        self._left_out: dict[str, tuple[int, float]] = {}
-        # The seats that were left out of the last batch, with the time after which they had no votes.
-        self._out_s: dict[str, float] = {}
-        # In words: for whom a repeated round waits, "" in a first round.
-        self.waiting = ""
-
-    def ask(self, send: Transport, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-        """One exchange, in which seats that are late with votes are sent the same request again while patience lasts.
-
-        A seat that is still late at the end remains a Refusal that says so.
-        """
-        began = self._clock()
-        due = began + self._deadline_s
-        replies = send(requests)
-        votes = {seat for seat, request in requests.items() if isinstance(request, VoteRequest)}
-        for seat in self._voted(votes, replies):
-            self._extra_s[seat] = max(0.0, self._extra_s.get(seat, 0.0) - _EARNED * self._deadline_s)
-        try:
-            while late := self._late(votes, replies):
-                said = "; ".join(f"{seat} ({reason})" for seat, reason in late.items())
-                self.waiting = f"waiting for late seats: {said}"[:1000]
-                mark, spared = self._clock(), self._spared(votes, replies)
-                wait_s = min(max((mark - began) / 10, _FIRST_LATE_S), _LONGEST_LATE_S)
-                self._wait(min(wait_s, *(self._left_s(seat) - self._deadline_s for seat in late)) if spared else wait_s)
-                again = send({seat: requests[seat] for seat in late})
-                now = self._clock()
-                for seat, reply in again.items():
-                    replies[seat] = reply
-                    self._waited_s[seat] = self._waited_s.get(seat, 0.0) + now - mark
-                    voted = not isinstance(reply, Refusal | None)
-                    if spared:
-                        # A round that did not wait for a seat may end long before the deadline.
-                        used_s = max(0.0, now - (max(mark, due) if voted else mark))
-                        self._extra_s[seat] = self._extra_s.get(seat, 0.0) + used_s
-                    if voted and now > due:
-                        self._answered_late(seat, now - began)
-        finally:
-            self.waiting = ""
-        self._note_left_out(votes, replies, self._clock() - began)
-        return replies
-
-    def left_out(self) -> str:
-        """In words: the seats that the last batch did without, as they were late; "" if there is none."""
-        seats = ", ".join(f"{seat} (no votes after {out_s:.3g} s)" for seat, out_s in sorted(self._out_s.items()))
-        return f"left out as late: {seats}" if seats else ""
-
-    def summary(self) -> str:
-        """In words for the operator: which seats answered late, or were left out for that; "" if none."""
-        found = [
-            f"{what}: {_in_words(seats)}"
-            for what, seats in (
-                (f"answered after the deadline of {self._deadline_s:g} s", self._answered),
-                ("left out as late", self._left_out),
-            )
-            if seats
-        ]
-        if not found:
-            return ""
-        return f"{'; '.join(found)}; a longer deadline_s or a smaller batch_limit avoids that in the next study"
-
-    def _late(self, votes: set[str], replies: Mapping[str, Reply | None]) -> dict[str, str]:
-        """The seats that are asked again, each with its reason."""
-        spared = self._spared(votes, replies)
-        late = {}
-        for seat in sorted(votes):
-            reply = replies[seat]
-            if isinstance(reply, Refusal) and is_late(reply) and self._waits_for(seat, spared=spared):
-                late[seat] = reply.reason.removeprefix(f"{reply.code}: ")[:300] or reply.code
-        return late
-
-    def _voted(self, votes: set[str], replies: Mapping[str, Reply | None]) -> set[str]:
-        return {seat for seat in votes if not isinstance(replies[seat], Refusal | None)}
-
-    def _spared(self, votes: set[str], replies: Mapping[str, Reply | None]) -> bool:
-        """Whether the batch has its quorum without those that are late."""
-        return len(self._voted(votes, replies)) >= self._quorum
-
-    def _left_s(self, seat: str) -> float:
-        return _EXTRA * self._deadline_s - self._extra_s.get(seat, 0.0)
-
-    def _waits_for(self, seat: str, *, spared: bool) -> bool:
-        """Whether to keep waiting for a late seat, which may take a whole deadline. spared: see _spared."""
-        if spared and self._left_s(seat) < self._deadline_s:
-            return False
-        return self._waited_s.get(seat, 0.0) < self._patience_s
-
-    def _answered_late(self, seat: str, after_s: float) -> None:
-        _count(self._answered, seat, after_s)
-        self._say("answered_late", seat, f"answered after {after_s:.3g} s")
-
-    def _note_left_out(self, votes: set[str], replies: Mapping[str, Reply | None], after_s: float) -> None:
-        """Which late seats the batch does without. Where there is no quorum, the job says for whom it waits."""
-        if not self._spared(votes, replies):
-            return
-        self._out_s = {seat: after_s for seat in votes if is_late(replies[seat])}
-        for seat in sorted(self._out_s):
-            _count(self._left_out, seat, after_s)
-            left_s = max(self._left_s(seat), 0.0)
-            self._say("left_out_late", seat, f"no votes after {after_s:.3g} s, and {left_s:.3g} s of extra time left")
-
-    def _say(self, event: str, seat: str, what: str) -> None:
-        reason = f"{what}; the study's deadline is {self._deadline_s:g} s"
-        self._on_event(event, {"study": self._study, "seat": seat, "reason": reason})
-
-
-def _count(seats: dict[str, tuple[int, float]], seat: str, after_s: float) -> None:
-    times, longest_s = seats.get(seat, (0, 0.0))
-    seats[seat] = (times + 1, max(longest_s, after_s))
-
-
-def _in_words(seats: Mapping[str, tuple[int, float]]) -> str:
-    return ", ".join(
-        f"{seat} ({times} {'batch' if times == 1 else 'batches'}, up to {longest_s:.3g} s)"
-        for seat, (times, longest_s) in sorted(seats.items())
-    )
-
-
-def is_late(reply: Reply | None) -> bool:
-    """Whether a reply says that a seat has the request and needs more time."""
-    return isinstance(reply, Refusal) and reply.code in LATE
-
-
-# Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to fix.
-AWAY = frozenset({Code.ABSENT, Code.UNKNOWN_STUDY})
-_MISSING = AWAY | LATE
 _MODEL_BYTES = 2**31
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
 # Between two looks for the seats of a study that is asked once, in seconds: an operator may decide meanwhile.
@@ -355,20 +190,21 @@ class ServedStudy:
         train = self._train(job, pool)
         choose = choice_between_batches(self.study.votes.questions, np.asarray(pool), columns=self.study.terms.features)
         if away := self._wait_for_all(job, patience_s):
-            return self._so_far("quorum_lost"), (
-                f"{', '.join(away)} did not connect with the study approved, and it is asked once: nothing was asked. "
-                f"Once they are back: resume {self.name}; to do without them, for ever: resume {self.name} "
-                f"{' '.join(f'--without {seat}' for seat in away)}"
-            )
+            return self._so_far("quorum_lost"), self._without_or_back(away, "connect with the study approved")
         wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
             progress = JobProgress(self._store, job, noting=self._late.left_out)
             labelling = None
             if self._guardian_is_there():
-                labelling = self._coordinator.label(pool, train=train, choose=choose, on_batch=progress.on_batch)
-                stop = labelling.stop
-                if stop.reason != "guardian_lost" and (stop.reason != "quorum_lost" or stop.exhausted.any()):
-                    if self._judged():
+                try:
+                    labelling = self._coordinator.label(pool, train=train, choose=choose, on_batch=progress.on_batch)
+                    stop = labelling.stop
+                    good = stop.reason != "guardian_lost" and (stop.reason != "quorum_lost" or stop.exhausted.any())
+                    judged = good and self._judged()
+                except StillAway as still:
+                    return self._so_far("quorum_lost"), self._without_or_back(still.seats, "answer")
+                if good:
+                    if judged:
                         return labelling, ""
                     lost: StopReason = "quorum_lost" if self._left_out else "guardian_lost"
                     labelling = replace(labelling, stop=replace(stop, reason=lost))
@@ -385,8 +221,8 @@ class ServedStudy:
                 self._wait(set(), wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 continue
-            missing = sorted(seat for seat, code in self._left_out.items() if code in _MISSING)
-            refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
+            missing = sorted(seat for seat, code in self._left_out.items() if code in MISSING)
+            refusing = {seat: code for seat, code in self._left_out.items() if code not in MISSING}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
                 said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
                 return labelling, f"too few parties answer: {said} refuse; fix that, then run resume {self.name}"
@@ -399,19 +235,31 @@ class ServedStudy:
             self._wait({party_of(seat) for seat in missing}, wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
+    def _without_or_back(self, away: Sequence[str], did_not: str) -> str:
+        """What to do where a study that is asked once still lacks these seats."""
+        without = " ".join(f"--without {seat}" for seat in away)
+        return (
+            f"{', '.join(away)} did not {did_not}, and this study is asked once. Once they are back: resume "
+            f"{self.name}; to do without them, for ever: resume {self.name} {without}"
+        )
+
+    def _done_without(self) -> list[str]:
+        """The seats that the operator does without, and those that withdrew."""
+        job, withdrawn = self._store.job(self.name), self._store.withdrawals.of(self.name)
+        without = () if job is None else job.without
+        return [
+            seat.party for seat in self.study.roster if seat.party in without or party_of(seat.party) in withdrawn
+        ]
+
     def _wait_for_all(self, job: Job, patience_s: float) -> list[str]:
         """Waits, before a study that is asked once is asked, for every seat but those that have withdrawn, or that the
         operator does without; returns the seats that did not come in time."""
         began, wait_s, said = time.monotonic(), _FIRST_WAIT_S, list[str]()
         while self.study.votes.once and self._ledger.stored(0) is None:
-            found, withdrawn = self._store.job(self.name) or job, self._store.withdrawals.of(self.name)
             ready = {seat for node in self._hub.connected().values() for study, seat in node.seats
                      if study == self.study.digest}  # fmt: skip
-            away = [
-                seat.party
-                for seat in self.study.roster
-                if seat.party not in ready and seat.party not in found.without and party_of(seat.party) not in withdrawn
-            ]
+            gone = {*ready, *self._done_without()}
+            away = [seat.party for seat in self.study.roster if seat.party not in gone]
             if not away or time.monotonic() - began > patience_s:
                 return away
             if away != said:
@@ -478,7 +326,13 @@ class ServedStudy:
             self._say_missing((), "")
             self._wait(set(), wait_s)
 
-        return LateSeats(self.study, patience_s=patience_s, wait=pause, on_event=self._on_event)
+        return LateSeats(
+            self.study,
+            patience_s=patience_s,
+            wait=pause,
+            on_event=self._on_event,
+            done_without=self._done_without,
+        )
 
     def _round(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
         """One exchange over the hub, which ends when serve stops."""

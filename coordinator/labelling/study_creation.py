@@ -47,12 +47,13 @@ from runtime.files import folder_beside, put_in_place, write_atomically
 from runtime.tables import read_pool_file
 
 
-def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarray, "queries ..."]:
-    """The queries in a file, as float32. features: how columns of a table are encoded; if empty, all are numbers.
+def read_pool(path: Path, *, features: Sequence[Feature] = (), label: str = "") -> Float32[ndarray, "queries ..."]:
+    """The queries in a file, as float32. features: how columns of a table are encoded; if empty, all are numbers;
+    label: the study's column that a pool of public records does not have.
 
-    Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file or missing columns.
+    Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file, a label or missing columns.
     """
-    given = read_pool_file(path, features, mapped=False)
+    given = read_pool_file(path, features, mapped=False, label=label)
     if not (np.issubdtype(given.dtype, np.floating) or np.issubdtype(given.dtype, np.integer)):
         raise InvalidInput(f"pool file {path.name} holds {given.dtype}; allowed: numbers")
     if given.ndim < 2 or given.size == 0:
@@ -178,7 +179,7 @@ def _with_pool(
         )
     if pool_file is None:
         return read_deployed(file, keys=keys, left_out={"pool_size": draft.query_limit, "pool_sha256": NO_POOL}), None
-    pool = read_pool(pool_file, features=draft.terms.features)
+    pool = read_pool(pool_file, features=draft.terms.features, label=draft.terms.label)
     study = read_deployed(file, keys=keys, left_out=terms_of(pool))
     check_pool(pool, study)
     return study, pool

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 
 import numpy as np
 
-from party.lifetime import Forecast, seats_of
+from party.lifetime import Forecast, LifetimeUse, seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
 from protocols.claims.coverage import (
@@ -258,6 +258,16 @@ def lifetime_lines(study: DeployedStudy, settings: PartySettings, forecasts: lis
                 "patient, but in this one a patient with several records may cost more than the cap"
             )
     return lines if study.budgets.planned is None else [*lines, f"  {COUNTED_LIFETIME}"]
+
+
+def reserved_lines(data_set: str, uses: Sequence[LifetimeUse]) -> list[str]:
+    """What all approved studies of a data set have reserved of each of its lifetime caps."""
+    return [f"What all approved studies have reserved of the lifetime cap of data set {data_set!r}:"] + [
+        f"  unit {each.unit}: {_share(each.share)} of epsilon {at_most(each.cap.epsilon)} at delta "
+        f"{at_most(each.cap.delta)}, which is epsilon {at_most(each.epsilon_reserved)}"
+        for each in uses
+        if each.data_set == data_set
+    ]
 
 
 def _last(study: DeployedStudy, settings: PartySettings) -> list[str]:

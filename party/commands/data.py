@@ -290,12 +290,15 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
     open_yet = quality is not None and bool(quality.problems or quality.proposals)
     fit = None if open_yet else suitability(settings, found, home.invitation().party)
     good = fit is not None and fit.ready
+    given = "" if found.confidentiality.asked_by else found.votes.given
+    approve = f"conclave-party approve {study}{given and f' {given} FILE'}"
     if page is not None:
-        write_atomically(page, quality_page(settings.data.shown, study, quality, fit).encode())
+        made = quality_page(settings.data.shown, study, quality, fit, approve=approve)
+        write_atomically(page, made.encode())
     if as_json:
         click.echo(json.dumps(_figures(settings.data.shown, quality, fit, good), indent=2))
     else:
-        for line in _lines(settings.data.shown, quality, fit, study):
+        for line in _lines(settings.data.shown, quality, fit, study, approve):
             click.echo(pasteable(line))
     return Exit.DONE if good else Exit.INVALID_INPUT
 
@@ -429,8 +432,8 @@ def _with_options(
     )
 
 
-def _lines(place: str, quality: Quality | None, fit: Suitability | None, study: str) -> list[str]:
-    """The report for a terminal of 80 columns, the verdict first."""
+def _lines(place: str, quality: Quality | None, fit: Suitability | None, study: str, approve: str) -> list[str]:
+    """The report for a terminal of 80 columns, the verdict first. approve: the command that comes next."""
     if quality is not None and (quality.problems or quality.proposals):
         lines = ["NOT READY: the records cannot be read by the study's terms yet.", place, ""]
         lines += _problems(quality, study)
@@ -442,7 +445,7 @@ def _lines(place: str, quality: Quality | None, fit: Suitability | None, study: 
     assert fit is not None
     lines = [fit.verdict, place, ""]
     lines += [_indented(line.replace("STUDY", study), "  ") for line in fit.lines()]
-    return [*lines, *_columns(quality), "", f"next: conclave-party approve {study}"] if fit.ready else lines
+    return [*lines, *_columns(quality), "", f"next: {approve}"] if fit.ready else lines
 
 
 def _columns(quality: Quality | None) -> list[str]:

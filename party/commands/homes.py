@@ -85,6 +85,9 @@ def init(
     given = (unit, epsilon, delta)
     if any(value is not None for value in given) and None in given:
         raise click.UsageError("--unit, --epsilon and --delta go together")
+    for file in (None if url is not None else data_path, beside):
+        if file is not None and not file.expanduser().exists():
+            raise InvalidInput(f"{file} does not exist; allowed: the records, or the file that goes with them")
     invited = read_invitation(invitation)
     make_home(home.path)
     if home.invitation_file.exists() and home.invitation().party != invited.party:

@@ -14,7 +14,7 @@ from party.commands.group import home_option
 from protocols.claims.languages import ENGLISH, LANGUAGES, say
 from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
-from runtime.cli import EPILOG, json_option
+from runtime.cli import EPILOG, ask_fingerprint, json_option
 from runtime.printing import folded_under, say_next
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def approve(
     if train_now and (as_json or queries is not None):
         with_it = "--json" if as_json else "a study in which records vote, which has no teachers"
         raise InvalidInput(f"--train is given with {with_it}; allowed: without it")
-    following = "run" if train_now or queries is not None else f"train {study.name}"
+    following = "run" if train_now or _ready(home, study, party) else f"train {study.name}"
     name, ask = settings.data.name, not (yes or as_json)
     with Policy(settings.policy) as policy:
         if (doubt := what_was_spent(home, policy).doubt) is not None:
@@ -144,6 +144,8 @@ def approve(
                 other_people = _check_people(policy, name, units, other_people, ask=ask)
                 policy.known.remember(name, units, other_people=other_people)
             click.echo(f"study {study.name} is already approved")
+            if officers_file is not None:
+                _write_officers_file(officers_file, study, party, settings, policy)
             if train_now:
                 _train(home, settings, study, policy)
             say_next(f"conclave-party {following}")
@@ -168,6 +170,8 @@ def approve(
                 policy.known.remember(name, units, other_people=other_people)
                 pairs = list_judges(policy.known, study, counted)
             keep_votes(home, study, counted, pairs)
+            if officers_file is not None:
+                _write_officers_file(officers_file, study, party, settings, policy)
             if not counted:
                 click.echo(f"study {study.name} is already approved, and was asked: its votes are not counted again")
                 return
@@ -192,7 +196,6 @@ def approve(
                 click.echo(f"\nseat {each.seat}: {each.records} records of {each.units} {study.unit}s vote")
         if officers_file is not None:
             _write_officers_file(officers_file, study, party, settings, forecasts)
-            click.echo(f"\nofficer's file: {officers_file}", err=as_json)
         fits = all(each.fits for each in forecasts)
         if fits:
             _check_guardian(study, guardian_fingerprint, ask=not (yes or as_json))
@@ -263,19 +266,34 @@ def _train(home: PartyHome, settings: PartySettings, study: DeployedStudy, polic
     return dict(train_teachers(home, settings, study, home.invitation().party, policy=policy, say=say))
 
 
+def _ready(home: PartyHome, study: DeployedStudy, party: str) -> bool:
+    """Whether the study needs no teachers, or they are trained."""
+    from party.lifetime import seats_of
+    from party.voting.trained import is_trained
+
+    return study.votes.once or all(is_trained(home.teachers(study.digest, seat)) for seat in seats_of(study, party))
+
+
 def _write_officers_file(
-    path: Path, study: DeployedStudy, party: str, settings: PartySettings, forecasts: list[Forecast]
+    path: Path, study: DeployedStudy, party: str, settings: PartySettings, costs: list[Forecast] | Policy
 ) -> None:
-    """Writes the page that an officer signs off. Raises InvalidInput where the file exists: people write into it."""
-    from party.budget.approval_text import lifetime_lines
+    """Writes the page that an officer signs off. costs: what approving would do to the caps, or the policy of a study
+    that is approved. Raises InvalidInput where the file exists: people write into it."""
+    from party.budget.approval_text import lifetime_lines, reserved_lines
     from runtime.files import write_atomically
     from runtime.officers_file import Hospital, officers_file
 
     if path.exists():
         raise InvalidInput(f"{path} exists; allowed: a new file, as people write into this one")
-    lifetime = tuple(line.strip() for line in lifetime_lines(study, settings, forecasts) if line.strip())
-    hospital = Hospital(name=party, data_set=settings.data.name, lifetime=lifetime)
+    if isinstance(costs, list):
+        found = lifetime_lines(study, settings, costs)
+    else:
+        found = reserved_lines(settings.data.name, costs.lifetime_uses())
+    hospital = Hospital(
+        name=party, data_set=settings.data.name, lifetime=tuple(line.strip() for line in found if line.strip())
+    )
     write_atomically(path, officers_file(study, hospital=hospital))
+    click.echo(f"\nofficer's file: {path}", err=True)
 
 
 def _check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> None:
@@ -299,15 +317,10 @@ def _check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> No
             f"--guardian-fingerprint is missing; allowed: the fingerprint that {level.guardian!r} reads out by "
             "telephone (conclave-guardian show)"
         )
-    while typed is None:
-        typed = click.prompt(
-            f"\nFingerprint of the keys of {level.guardian}, as they read it out, in words or in digits", err=True
+    if typed is None:
+        typed = ask_fingerprint(
+            f"\nFingerprint of the keys of {level.guardian}, as they read it out, in words or in digits"
         )
-        try:
-            normal_fingerprint(typed)
-        except InvalidInput as error:  # a word is misspelt: nobody has to begin anew
-            click.echo(f"{error}; once more", err=True)
-            typed = None
     if not same_fingerprint(typed, level.fingerprint):
         raise Refused(
             Code.WRONG_GUARDIAN,

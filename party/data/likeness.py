@@ -38,7 +38,7 @@ def _concept(names: str, **factors: float) -> Concept:
 
 
 CONCEPTS: Final = (
-    _concept("age alter lebensalter edad eta leeftijd ageyears ageatadmission", months=12.0, days=365.25),
+    _concept("age alter lebensalter edad eta leeftijd ageyears ageatvisit ageatadmission", months=12.0, days=365.25),
     _concept("sex gender geschlecht sexe sexo genere sesso geslacht genre"),
     _concept("chol cholesterol cholesterin cholesterinwert cholesterolemie colesterol colesterolo totalcholesterol "
              "gesamtcholesterin serumcholesterol tc", mmol_per_l_and_mg_per_dl=38.67),
@@ -52,8 +52,8 @@ CONCEPTS: Final = (
     _concept("bilirubin bilirubine bilirubina totalbilirubin gesamtbilirubin", umol_per_l_and_mg_per_dl=17.1),
     _concept("bloodpressure trestbps sbp systolic systolicbp rr rrsys blutdruck pas tensionarterielle "
              "pressionearteriosa presionarterial bloeddruk restingbp", kpa_and_mmhg=7.501, cmhg_and_mmhg=10.0),
-    _concept("heartrate thalach maxrate maxheartrate hr pulse puls herzfrequenz maxhf maximalpuls "
-             "frequencecardiaque fc fcmax frecuenciacardiaca frequenzacardiaca hartslag"),
+    _concept("heartrate thalach maxrate maxheartrate hr hrmax pulse puls herzfrequenz maxhf maxherzfrequenz "
+             "maximalpuls frequencecardiaque frequencemax fc fcmax frecuenciacardiaca frequenzacardiaca hartslag"),
     _concept("weight gewicht poids peso korpergewicht bodyweight kg", lb_and_kg=2.2046),
     _concept("height grosse taille altura altezza lengte korpergrosse statura cm", m_and_cm=100.0, inches_and_cm=2.54),
     _concept("bmi bodymassindex imc"),
@@ -70,7 +70,8 @@ CONCEPTS: Final = (
     _concept("platelets plt thrombozyten plaquettes plaquetas piastrine thrombos"),
     _concept("lactate laktat lactato lattato", mmol_per_l_and_mg_per_dl=9.008),
     _concept("spo2 oxygensaturation sattigung sauerstoffsattigung saturation saturacion"),
-    _concept("diagnosis diagnose label side ill outcome diagnostic diagnostico khk chd disease krankheit befund"),
+    _concept("diagnosis diagnose label side ill outcome diagnostic diagnostico khk chd cad disease krankheit maladie "
+             "befund"),
 )  # fmt: skip
 # How alike two names are at least, by difflib's ratio, that no table knows; the share of values that must fit.
 _ALIKE, _FITS = 0.75, 0.9
@@ -85,6 +86,8 @@ _SAME: Final = (
     frozenset({"yes", "y", "true", "t", "ja", "j", "oui", "o", "si", "sí", "positive", "pos", "+", "present"}),
     frozenset({"no", "n", "false", "f", "nein", "non", "negative", "neg", "-", "absent"}),
 )
+# A unit or a remark behind a name: "Cholesterin [mmol/l]", "Chol mg/dL", "Alter (Jahre)".
+_REMARK: Final = re.compile(r"\s*[\[(].*[\])]|\s+\S+/\S+$", re.ASCII)
 _WHOLE: Final = re.compile(r"([+-]?\d+)[.,]0+", re.ASCII)
 
 
@@ -95,8 +98,9 @@ def bare(name: str) -> str:
 
 
 def concept_of(name: str) -> Concept | None:
-    """What a column's name means, if the table knows it."""
-    return next((each for each in CONCEPTS if bare(name) in each.names), None)
+    """What a column's name means, without a unit or a remark, if the table knows it."""
+    said = {bare(name), bare(_REMARK.sub("", name))}
+    return next((each for each in CONCEPTS if said & each.names), None)
 
 
 def columns_alike(column: str, header: Collection[str]) -> list[str]:
@@ -121,7 +125,7 @@ def candidates(
     known, written = concept_of(column), set(columns_alike(column, free))
     found = []
     for own, texts in free.items():
-        same = known is not None and bare(own) in known.names
+        same = known is not None and concept_of(own) is known
         if (same or own in written) and _fits(feature, names, texts, absent=absent, known=known if same else None):
             found.append(own)
     return found

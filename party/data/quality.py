@@ -303,9 +303,14 @@ class _Examined:
         gone = read.wrong & read.absent
         may, far = ("missing" if feature.may_miss else "leave out"), read.beyond & ~read.wrong
         usual = f'conclave-party data map STUDY --unusable "{column}={may}"'
+        usable = [texts[row] for row in np.flatnonzero(~read.wrong & ~read.absent).tolist()]
+        others = [texts[row] for row in np.flatnonzero(read.wrong & ~read.absent & ~dates).tolist()]
+        unit = self._unit(feature, usable, others)
         todo = _words_mean(column, may) if feature.kind == "categorical" else usual
         if feature.kind == "numeric" and any(each.column == column for each in self.problems):
             todo, dates, gone = "", read.wrong & False, gone  # how numbers are written is not known yet
+        elif unit is not None and len(others) > len(usable):
+            pass  # once the unit is known, most of these values may be right
         elif remedy is None:
             self._problem(column, "no value, where the study needs one", usual, gone, feature)
             self._problem(column, "a date, where the study needs a number", "export a number, such as years", dates)
@@ -315,32 +320,29 @@ class _Examined:
             clip = f'{usual}, or --unusable "{column}=clip"'
             self._problem(column, f"allowed: {near(feature)}" if far.any() else "", clip, far)
         own, unusable = self.settings.mapping.own(column), int((read.wrong | read.beyond).sum())
-        middle = self._numbers(feature, [texts[row] for row in np.flatnonzero(~read.wrong & ~read.absent).tolist()])
+        self.problems += [] if unit is None else [unit]
+        middle = _range(feature, usable)
         return ColumnQuality(column, own, _encoding(feature), feature.width, int(read.absent.sum()), unusable, middle)
 
-    def _numbers(self, feature: Feature, texts: list[str]) -> str:
-        """Range and median of a numeric column's usable values beside what the study expects; asks where they may be in
-        another unit."""
-        values = numbers_of(texts) if feature.kind == "numeric" else np.zeros(0)
-        if not len(values):
-            return ""
-        middle, centre = float(np.median(values)), expected(feature)
-        said = f"{values.min():.4g} to {values.max():.4g}, median {middle:.4g}; the study expects about {centre:.4g}"
-        column = feature.column
-        few = column in self.settings.mapping.times or len(values) < _FEWEST
-        unit = None if few else other_unit(feature, middle)
-        if unit is not None:
-            factor, words = unit
-            times = "FACTOR" if factor is None else f"{factor:.5g}"
-            known = f"; {words} differ by this factor" if words else ""
-            self.problems.append(
-                Problem(
-                    column, self.settings.mapping.own(column), f"may be in another unit than the study's{known}",
-                    f'conclave-party data map STUDY --times "{column}={times}", or --times "{column}=1" as it is',
-                    values=(said,),
-                )
-            )  # fmt: skip
-        return said
+    def _unit(self, feature: Feature, usable: list[str], others: list[str]) -> Problem | None:
+        """What is asked where a column's numbers may be in another unit: those that are usable, or all where the most
+        are not, unless that is because they are 0."""
+        texts = usable if len(usable) >= len(others) else usable + others
+        values, column = numbers_of(texts) if feature.kind == "numeric" else np.zeros(0), feature.column
+        if column in self.settings.mapping.times or len(values) < _FEWEST:
+            return None
+        middle = float(np.median(values))
+        unit = other_unit(feature, middle)
+        if unit is None or (texts is not usable and middle <= 0):
+            return None
+        factor, words = unit
+        times = "FACTOR" if factor is None else f"{factor:.5g}"
+        known = f"; {words} differ by this factor" if words else ""
+        return Problem(
+            column, self.settings.mapping.own(column), f"may be in another unit than the study's{known}",
+            f'conclave-party data map STUDY --times "{column}={times}", or --times "{column}=1" as it is',
+            values=(_range(feature, texts),),
+        )  # fmt: skip
 
     def label(self, terms: Terms) -> None:
         """Examines the label."""
@@ -399,6 +401,15 @@ class _Examined:
             values = tuple(dict.fromkeys(text.strip()[:40] for text in texts))[:_VALUES]
             rows = tuple((places[:_ROWS] + 1).tolist())
             self.problems.append(Problem(column, own, found, todo, len(places), rows, values))
+
+
+def _range(feature: Feature, texts: list[str]) -> str:
+    """Range and median of a numeric column's values beside what the study expects; "" for others."""
+    values = numbers_of(texts) if feature.kind == "numeric" else np.zeros(0)
+    if not len(values):
+        return ""
+    middle, centre = float(np.median(values)), expected(feature)
+    return f"{values.min():.4g} to {values.max():.4g}, median {middle:.4g}; the study expects about {centre:.4g}"
 
 
 def _words_mean(column: str, otherwise: str) -> str:

@@ -204,12 +204,12 @@ _FITS: dict[type[Votes], Callable[[Records, PartySettings, DeployedStudy, str], 
 }
 
 
-def quality_page(place: str, study: str, quality: Quality | None, fit: Suitability | None) -> str:
+def quality_page(place: str, study: str, quality: Quality | None, fit: Suitability | None, *, approve: str) -> str:
     """The page. place: the source, as settings show it; quality: None where the source is no table; fit: None where the
-    records cannot be read yet."""
+    records cannot be read yet; approve: the command that comes next."""
     ready = fit is not None and fit.can_train
     says = fit.verdict if fit is not None else "NOT READY: the records cannot be read by the study's terms yet."
-    points = [("What to do.", f"conclave-party approve {study}" if ready else f"conclave-party data map {study}")]
+    points = [("What to do.", approve if ready else f"conclave-party data map {study}")]
     if quality is not None and quality.problems:
         points.insert(0, (f"{len(quality.problems)} to settle.", "Each is below, with the rows that it is in."))
     body = [verdict(says, points, tone="good" if ready else "warn")]

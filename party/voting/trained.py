@@ -172,6 +172,11 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(**values)
 
 
+def is_trained(folder: Path) -> bool:
+    """Whether a folder has teachers, readable or not."""
+    return (folder / MANIFEST).exists()
+
+
 @dataclass(frozen=True)
 class Measured:
     """How long the teachers of a folder took for a batch of so many queries, when the node last started."""

@@ -42,9 +42,9 @@ def next_step(home):
 def test_at_each_stage_it_names_the_step_that_comes_next_and_nothing_is_wrong(member, tmp_path, capsys):
     consortium, home = member
     names = [hop.name for hop in examine(home)]
-    assert names == ["home", "files", "DNS", "TCP", "TLS", "certificate", "session", "clock", "data", "study"]
+    assert names == ["home", "files", "data", "DNS", "TCP", "TLS", "certificate", "session", "clock", "study"]
     assert next_step(home) == (
-        "study", "run: conclave-party data check STUDY.toml, then conclave-party approve STUDY.toml"
+        "study", "run: conclave-party data check STUDY.toml, which says how to approve it"
     )  # fmt: skip
     at = ["--home", str(home.path)]
     assert run_command(["approve", str(study_file(tmp_path, consortium.study)), *at, "--yes"]) == 0
@@ -73,6 +73,9 @@ def test_a_home_that_was_just_made_is_to_be_filled_in_and_enrolled(member, tmp_p
     assert "conclave-party enrol" in hops["certificate"].todo
     home.settings_file.write_text("[data")
     assert list(failing(home)) == ["settings"]
+    gone = ["--data", str(tmp_path / "gone.csv"), "--home", str(tmp_path / "not-made")]
+    assert run_command(["init", str(invitation), *gone]) == 3
+    assert not (tmp_path / "not-made").exists()
 
 
 def test_records_a_policy_or_a_ledger_that_is_gone_is_wrong(member, tmp_path):

@@ -53,7 +53,7 @@ def test_a_study_in_which_records_vote_is_asked_once():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"seats": ()}, "conclave-party approve STUDY.toml"),
+        ({"seats": ()}, "conclave-party data check STUDY.toml"),
         ({"certificate_days": 1.5}, "the certificate ends in 1.5 days"),
         ({"last_audit": LastAudit(0.0, False, 1)}, "conclave-party verify"),
         ({"troubles": ("teachers failed: why",)}, "teachers failed: why"),

@@ -182,6 +182,20 @@ def test_a_study_that_is_asked_once_waits_for_every_hospital_or_for_the_operator
                          own=own)[1] == ()  # fmt: skip
 
 
+def test_a_hospital_whose_line_is_lost_while_it_is_asked_is_waited_for_and_not_left_out(records):
+    made = records(quorum=2)
+    made.hub.refusing = {HOSPITALS[2]: "absent"}
+    job = made.run(patience_s=0.0)
+    assert (job.state, job.asked) == ("stopped", 0)
+    assert f"resume test --without {HOSPITALS[2]}" in job.message
+    made.hub.refusing = {}
+    assert made.run().state == "finished"
+    found = made.store.labelled("test")
+    assert (found.left_out, len(set(made.hub.asked))) == ({}, 1)
+    exact = sum(sum_of(made.study, made.queries, seat) for seat in HOSPITALS)
+    assert np.abs(found.cells - exact).max() / made.study.units < 6 * made.study.mechanism.label_sigma
+
+
 def test_the_commands_train_a_student_on_soft_labels_and_release_it(records, tmp_path, capsys):
     made = records(epsilon=20.0)
     made.run()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coordinator.connection.sessions import Silences
-from coordinator.labelling.jobs import LateSeats
+from coordinator.labelling.late_seats import LateSeats
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Outcome, Refusal, VoteReply, VoteRequest
 from tests.harness.studies import deployed_study
