@@ -59,7 +59,7 @@ from simulations.stages.vote_source import VoteSource, labelled, record_study_of
 
 @dataclass(frozen=True, eq=False)
 class Baselines:
-    """The baselines of a run; None where not measured.
+    """The baselines of a run; None where not measured, as all but the majority are not with baselines off.
 
     alone: the accuracy on the test records of what each party would train alone, of a sample of many parties
     (`measured_parties`); majority: on the same records, of always naming their most frequent class.
@@ -374,8 +374,10 @@ def _baselines(
     Upsampled teachers learn records several times, so their votes cannot serve that study: it is left out.
     """
     alone = None
+    tested = [] if source.dataset is None else [task.test_labels for task in source.dataset.tasks]
+    majority = majority_accuracy(tested) if tested else None
     if not settings.baselines:
-        return Baselines(None, None, None, None, None, None)
+        return Baselines(None, None, majority, None, None, None)
     # Where a record is learned by several teachers, the shards are not those of parties; of several findings a party
     # has as many models.
     if source.taught is not None and not source.taught.findings and settings.individualization != "upsampling":
@@ -401,7 +403,7 @@ def _baselines(
     return Baselines(
         non_private,
         alone,
-        None if source.dataset is None else majority_accuracy([task.test_labels for task in source.dataset.tasks]),
+        majority,
         float(np.mean([len(s.answered) for s in seeds])) if seeds else None,
         float(np.mean(accuracies)) if accuracies else None,
         float(np.mean(known)) if known else None,

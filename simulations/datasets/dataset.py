@@ -195,7 +195,7 @@ class Dataset:
     those of a table, as they were encoded, in the order of the features; empty for images and bare arrays.
     `test_names` says of every test record, by the name of a column, what it belongs to there: its "site" where the
     source names sites, and the columns of an own table that were asked for. `private_times` orders the private records
-    in time; None where no column of time was asked for.
+    in time; None where no column of time was asked for. `notes` are warnings, of what was changed in reading.
 
     Raises DataCorrupt when shapes, label ranges or finiteness do not hold.
     """
@@ -217,6 +217,7 @@ class Dataset:
     test_names: Mapping[str, Shaped[ndarray, " test"]] = field(default_factory=dict)
     private_times: Float64[ndarray, " private"] | None = None
     about: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         parts = (

@@ -28,7 +28,7 @@ from protocols.study.features import check_rows, class_ids, read_numbers, record
 from runtime.settings import TomlTable
 from simulations.datasets.columns import Column, Standardised, categorical, encode, features_of, numeric, text
 from simulations.datasets.dataset import Dataset, DatasetRequest
-from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
+from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool, flat_halves, no_copies
 from simulations.datasets.published_images import class_labels
 from simulations.datasets.sources import read_npz
 
@@ -254,7 +254,9 @@ def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int 
         patients=arrays["patient"].astype(str) if "patient" in arrays else None,
         part=_parts(path, arrays["split"].astype(str)) if "split" in arrays else None,
     )
-    return as_dataset(pool, inputs, cut_pool(pool, SHARES, sizes, seed))
+    kept = no_copies(pool, flat_halves(inputs))
+    pool = pool.only(kept)
+    return as_dataset(pool, inputs[kept], cut_pool(pool, SHARES, sizes, seed))
 
 
 def _joined(path: Path, arrays: _Arrays) -> _Arrays:
@@ -394,6 +396,10 @@ def load_table(
         names={column: _named(table[column], missing)[rows] for column in groups if column in table},
         times=None if time is None else _times(table[time], missing, where=f"{path}: column {time!r}")[rows],
     )
+    known = [table[each.column] for each in schema.columns]
+    first, second = ([tuple(column[row] for column in known[at::2]) for row in rows.tolist()] for at in (0, 1))
+    kept = no_copies(pool, (first, second))
+    pool, rows = pool.only(kept), rows[kept]
     parts = cut_pool(pool, schema.shares, sizes, seed)
     columns = features_of(table, schema.columns, rows[parts.public], missing=missing)
     inputs = encode(table, columns, missing=missing, where=str(path))[rows]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64, Shaped
+from jaxtyping import Bool, Float32, Float64, Int64, Shaped
 from numpy import ndarray
 
 from party.data.mapping import folded_number
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.plural import counted
 from protocols.study.terms import Feature
 from simulations.datasets.dataset import Dataset, Split, choose, cut
 
 PARTS = ("private", "public", "test")
+# Records that are equal in all columns are copies where so many times more pairs of them are than their halves would
+# give if these were independent: of different patients of `adult` 8 times, of a tenth that stands twice 70 or more.
+_MORE: Final = 50.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +29,7 @@ class Pool:
     """What a file says about its records besides their features; `part` indexes PARTS if the file has a split.
 
     Sites and patients are names; the sites of public records do not matter. names: what records belong to besides, by
-    column; times: their order in time.
+    column; times: their order in time; copies: how many records were left out, as they stand in the file again.
     """
 
     path: Path
@@ -38,6 +42,7 @@ class Pool:
     part: Int64[ndarray, " records"] | None = None
     names: Mapping[str, Shaped[ndarray, " records"]] = field(default_factory=dict)
     times: Float64[ndarray, " records"] | None = None
+    copies: int = 0
 
     @cached_property
     def patient_numbers(self) -> Int64[ndarray, " records"] | None:
@@ -45,6 +50,49 @@ class Pool:
         if self.patients is None:
             return None
         return np.unique([folded_number(str(name)) for name in self.patients], return_inverse=True)[1]
+
+    def only(self, kept: Bool[ndarray, " records"]) -> Pool:
+        """The same of these records alone; the others are copies."""
+        return replace(
+            self,
+            labels=self.labels[kept],
+            sites=None if self.sites is None else self.sites[kept],
+            patients=None if self.patients is None else self.patients[kept],
+            part=None if self.part is None else self.part[kept],
+            names={name: of[kept] for name, of in self.names.items()},
+            times=None if self.times is None else self.times[kept],
+            copies=int((~kept).sum()),
+        )
+
+
+def no_copies(pool: Pool, halves: tuple[Sequence[Hashable], Sequence[Hashable]]) -> Bool[ndarray, " records"]:
+    """Which records to keep so that none stands in the file again, as another part's or another patient's.
+
+    halves: the values of each record in every other column, and in the rest. A record with the same values as others is
+    their copy where both halves find these alone; or where far more records are equal than by chance (_MORE). Of copies
+    the first of the test part is kept, else of the public, else of the private part, and those of the same patient
+    there.
+    """
+    first, second = (np.unique([hash(each) for each in half], return_inverse=True)[1] for half in halves)
+    both = np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1]
+    alike = [np.bincount(each).astype(float) for each in (first, second, both)]
+    one, other, equal = (float((each * (each - 1)).sum()) for each in alike)
+    count = len(both)
+    copied = alike[2][both] > 1
+    if equal * count * (count - 1) <= _MORE * one * other:
+        copied &= (alike[0][first] == alike[2][both]) & (alike[1][second] == alike[2][both])
+    part = np.zeros(count, np.int64) if pool.part is None else pool.part
+    order = np.lexsort((np.arange(count), -part))  # parts are numbered as PARTS
+    leader = order[np.unique(both[order], return_index=True)[1]][both]
+    patient = np.arange(count) if pool.patient_numbers is None else pool.patient_numbers
+    return np.asarray(~copied | ((patient == patient[leader]) & (part == part[leader])))
+
+
+def flat_halves(inputs: Float32[ndarray, "records ..."]) -> tuple[list[bytes], list[bytes]]:
+    """What `no_copies` is given of records that are arrays."""
+    flat = inputs.reshape(len(inputs), -1)
+    first, second = ([each.tobytes() for each in np.ascontiguousarray(flat[:, at::2])] for at in (0, 1))
+    return first, second
 
 
 def cut_pool(
@@ -106,6 +154,12 @@ def as_dataset(
         test_names={name: of[parts.test] for name, of in known.items() if (of[parts.test] != "").any()},
         private_times=None if pool.times is None else pool.times[parts.private],
         about=f"The file {pool.path.name}, split {_manner(pool)}.",
+        notes=(
+            f"{counted(pool.copies, 'record')} of {len(pool.labels) + pool.copies} in {pool.path.name} are the same as "
+            "others, and are left out: a record's guarantee would not cover a person who has two, and a model that has "
+            "seen a test record looks better than it is",
+        )
+        * (pool.copies > 0),
     )
 
 

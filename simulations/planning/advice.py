@@ -339,9 +339,10 @@ _CHANGES: dict[type[Votes], tuple[Callable[[Study, Experiment, Inputs], Affordab
 
 
 def warnings_of(study: Study, given: Experiment, inputs: Inputs, reporter: Reporter) -> list[str]:
-    """The warnings that public terms give of a study, each printed: that it releases little, or wrong labels. The first
-    line of each is the warning, the others a remedy."""
-    warnings = [little_released(study), *(warn(study, given, inputs) for warn in _OF_LABELS[type(study.votes)])]
+    """The warnings that public terms and data give of a study, each printed: what makes its figures doubtful, that it
+    releases little, or wrong labels. The first line of each is the warning, the others a remedy."""
+    of_terms = [little_released(study), *(warn(study, given, inputs) for warn in _OF_LABELS[type(study.votes)])]
+    warnings = [*inputs.doubts, *of_terms]
     found = [each for each in warnings if each]
     for each in found:
         reporter.warn(each)

@@ -71,9 +71,6 @@ def board(result: RunResult, figures: Summary) -> str:
         parts += ["<h2>Was it worth it?</h2>", worth(*_rows(result, figures))]
         if alone is not None:
             parts.append(f"<p>{text(_worth(figures, together - alone))} {text(gains(figures))}.</p>")
-        if (majority := measured["majority_class_accuracy"]) is not None and together <= majority:
-            usual = f"always naming the most frequent class is right for {percent(majority)} of the same records"
-            parts.append(f"<p><strong>It is of no use:</strong> {text(usual)}.</p>")
     if (judged := figures["evaluation"]) is not None:
         value, low, high = judged["accuracy"]
         parts += ["<h2>What do the hospitals' judges find?</h2>", f"<p>{text(_JUDGED)} The student is right for "
@@ -102,9 +99,7 @@ def _rows(result: RunResult, figures: Summary) -> tuple[list[Accuracy], str]:
     if own is not None:
         rows.append(Accuracy("a party alone", "alone", float(own.mean()), float(own.min()), float(own.max())))
         said += f" Alone: from the worst to the best of {parties_words(len(own))}."
-    half, tests = figures["student_accuracy_ci95"], sum(
-        row["records"] for row in figures["by_group"] or () if row["attribute"] == "class"
-    )  # fmt: skip
+    half, tests = figures["student_accuracy_ci95"], _tests(figures)
     if half is not None:
         ends = (max(0.0, together - half), min(1.0, together + half))
         said += f" Together: the 95 % interval over {len(figures['seeds'])} seeds of the noise."
@@ -141,7 +136,7 @@ def doubts(figures: Summary) -> list[tuple[str, bool]]:
     """Sentences of the verdict on what makes its figures doubtful, poor labels and a student better than the ceiling,
     and whether each may be released."""
     found = [(f"Doubtful: {warning}.", True) for warning in figures["warnings"]]
-    found += [(f"Doubtful: {said}.", True) for said in _left_behind(figures)]
+    found += [(f"Doubtful: {said}.", True) for said in (*_no_better(figures), *_left_behind(figures))]
     cost = figures["baselines"]["cost"]
     if cost is not None and cost["cost_high"] < 0:
         said = (
@@ -151,6 +146,23 @@ def doubts(figures: Summary) -> list[tuple[str, bool]]:
         )
         found.append((said, False))
     return found
+
+
+def _no_better(figures: Summary) -> list[str]:
+    """That the student may be no better than the most frequent class: by its 95 % interval over the test records."""
+    together, majority = figures["student_accuracy"], figures["baselines"]["majority_class_accuracy"]
+    tests = _tests(figures)
+    if together is None or majority is None or not tests or wilson(together, tests)[0] > majority:
+        return []
+    return [
+        f"always naming the most frequent class gets {percent(majority)} of the same {count(tests)} test records "
+        f"right, the student {percent(together)}"
+    ]
+
+
+def _tests(figures: Summary) -> int:
+    """How many test records the student was measured on; 0 where it is not told."""
+    return sum(row["records"] for row in figures["by_group"] or () if row["attribute"] == "class")
 
 
 def _left_behind(figures: Summary) -> list[str]:

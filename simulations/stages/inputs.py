@@ -34,6 +34,7 @@ from protocols.sums.contributions import FEWEST_UNITS
 from runtime.files import write_atomically
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, DatasetRequest, content_digest
+from simulations.datasets.doubts import doubts_of, doubts_of_holdings
 from simulations.datasets.groups import groupings
 from simulations.datasets.rendered import rendered
 from simulations.engines import check_engine
@@ -161,6 +162,12 @@ class DatasetInputs:
         return sites[:parties] if len(sites) == parties + self.settings.askers else None
 
     @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """What casts doubt on all figures of these data, by what is public or tested."""
+        little, _ = doubts_of_holdings(self.dataset, self.shards)
+        return (*doubts_of(self.dataset), *filter(None, [little]))
+
+    @cached_property
     def population(self) -> int:
         """Where records vote: how many protected units all parties have together."""
         return population_of(self.settings.unit, self.dataset, len(self.shards))
@@ -248,6 +255,7 @@ class VoteInputs:
     stored: StoredVotes
     truth: Int64[ndarray, " queries"] | None
     asks: ClassVar[Asked] = ONE_CLASS
+    doubts: ClassVar[tuple[str, ...]] = ()
 
     @property
     def party_names(self) -> None:
@@ -302,6 +310,8 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     inputs = DatasetInputs(settings, dataset, shards, asker, host)
     _OF_VOTERS[settings.votes_by].check(inputs, reporter)
     _ = inputs.features
+    if (alone := doubts_of_holdings(dataset, shards)[1]) is not None:
+        reporter.warn(f"not for release: {alone}")
     return inputs
 
 

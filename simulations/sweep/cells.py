@@ -192,11 +192,13 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
     Raises InvalidInput for the first setting that `run` would not take, DataUnavailable or DataCorrupt.
     """
     cells: list[Cell] = []
+    doubted: dict[str, None] = {}
     shared = _Shared(host, reporter)
     source = source_digest("simulations.sweep", "simulations.stages", "protocols.mechanisms", "protocols.budgets")
     for number, settings in sorted(sweep.cells, key=lambda cell: votes_key(cell[1])):
         try:
             inputs = shared.inputs(settings)
+            doubted.update(dict.fromkeys(inputs.doubts))
             budgets, study = study_of(inputs)
         except InvalidInput as error:
             chosen = {name: settings.values.get(name) for name in sweep.varied}
@@ -213,6 +215,8 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
         text = f"{write_config(inputs.settings)} {study.digest.hex()} {inputs.fingerprint} {source}"
         made = (budgets, study) if len(sweep.cells) <= _KEPT else None
         cells.append(Cell(number, settings, refused, content_digest(text=text), made))
+    for doubt in doubted:
+        reporter.warn(doubt)
     return cells
 
 

@@ -123,3 +123,11 @@ def test_scaled_budgets_have_the_same_form_and_are_never_smaller_than_the_factor
     assert (after / before).min() >= 3 - 1e-3
     assert (after / before).max() < 3.1
     assert scaled_budgets("budgets.csv", 3.0) is None
+
+
+def test_a_student_of_permuted_labels_is_said_to_be_no_better_than_guessing_without_baselines(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    np.savez("permuted.npz", x=rng.normal(size=(600, 6)), y=rng.integers(0, 2, 600))
+    flags = ["--dataset", "permuted.npz", "--parties", "40", "--budgets", "10", "--student", "logistic_regression"]
+    assert run(*flags, "--no-baselines", "--engine", "in_process", "--quiet", "--out", "out") == 0
+    assert "always naming the most frequent class" in " ".join(capsys.readouterr().out.split())
