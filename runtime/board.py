@@ -29,7 +29,8 @@ class Accuracy:
 def worth(rows: Sequence[Accuracy], caption: str) -> str:
     """How often each is right, one below the other on one axis, which ends at 100 %; caption: what the bars are."""
     least = min(each.value if each.low is None else each.low for each in rows)
-    start = max(0.0, floor(10 * least - 0.5) / 10)
+    step = 10 if least >= 0.55 else 20
+    start = max(0, floor((100 * least - 5) / step) * step) / 100
     lines = ['<figure class="board">']
     for each in rows:
         marks = f'<span class="dot {each.kind}" style="--at:{_at(each.value, start)}"></span>'
@@ -37,7 +38,7 @@ def worth(rows: Sequence[Accuracy], caption: str) -> str:
             ends = f"--low:{_at(each.low, start)};--high:{_at(each.high, start)}"
             marks = f'<span class="range {each.kind}" style="{ends}"></span>{marks}'
         lines.append(_row(text(each.name), marks, percent(each.value)))
-    lines.append(_axis(percent(start, 0), "100 %"))
+    lines.append(_axis(*(f"{each} %" for each in range(round(100 * start), 101, step))))
     return "\n".join([*lines, f"<figcaption>{text(caption)}</figcaption></figure>"])
 
 
@@ -55,7 +56,7 @@ def known(figure: Figure, *, whose: str, against: str) -> str:
         f"right in 50 of 100 guesses; with all that is released, {said} are right ({epsilon} at delta "
         f"{at_most(figure.delta)}; {figure.rating}). {against}"
     )
-    lines = ['<figure class="board">', _row("a guess is right in", marks, said), _axis("0 %", "100 %")]
+    lines = ['<figure class="board">', _row("a guess is right in", marks, said), _axis("0 %", "50 %", "100 %")]
     return "\n".join([*lines, f"<figcaption>{text(words)}</figcaption></figure>"])
 
 
@@ -75,9 +76,10 @@ def _at(share: float, start: float) -> str:
 
 def _row(name: str, marks: str, figure: str) -> str:
     track = f'<span class="track" aria-hidden="true">{marks}</span>'
-    return f'<div class="row"><span class="what">{name}</span>{track}<span class="of">{figure}</span></div>'
+    return f'<div class="row"><span class="what">{name}</span>{track}<span class="of">{text(figure)}</span></div>'
 
 
-def _axis(left: str, right: str) -> str:
-    ends = f"<span>{left}</span><span>{right}</span>"
-    return f'<div class="row axis" aria-hidden="true"><span class="track">{ends}</span></div>'
+def _axis(*marks: str) -> str:
+    """Marks at equal distances."""
+    spans = "".join(f"<span>{text(each)}</span>" for each in marks)
+    return f'<div class="row axis" aria-hidden="true"><span class="track">{spans}</span></div>'

@@ -155,9 +155,13 @@ def prose(value: object) -> str:
 
 def text(value: object) -> str:
     """Any value escaped for the page, also inside quotes; control characters, which HTML does not allow, become
-    spaces.
+    spaces, and a percent sign stays with its figure.
     """
-    return escape("".join(each if each.isprintable() else " " for each in str(value)), quote=True)
+    plain = "".join(each if each.isprintable() else " " for each in str(value))
+    return escape(_PERCENT.sub("\N{NO-BREAK SPACE}%", plain), quote=True)
+
+
+_PERCENT = re.compile(r"(?<=\d) %")
 
 
 def _class(name: str) -> str:

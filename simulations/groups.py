@@ -225,7 +225,13 @@ class Replicates:
         """The cost in each replicate, of at least one record. pooled, students: whether each model is right."""
         # Records that all models get alike are drawn together: what counts is how many of each kind are drawn.
         kinds, times = np.unique(np.vstack([pooled, students]).T, axis=0, return_counts=True)
-        drawn = self._rng.multinomial(len(pooled), times / len(pooled), size=REPLICATES) / len(pooled)
+        if len(times) == 1:
+            # A bootstrap of records that are all alike has no spread. With half a record of each kind that is next to
+            # theirs, the ends lie where the rule of three has them (Hanley and Lippman-Hand 1983).
+            (only,) = kinds
+            kinds = np.array([only, [~only[0], *only[1:]], [only[0], *~only[1:]]])
+            times = np.array([len(pooled), 0.5, 0.5])
+        drawn = self._rng.multinomial(len(pooled), times / times.sum(), size=REPLICATES) / len(pooled)
         private = np.einsum("rk,ks,rs->r", drawn, kinds[:, 1:], self._seed_shares, optimize=True)
         costs: Float64[ndarray, " replicates"] = drawn @ kinds[:, 0] - private
         return costs

@@ -280,7 +280,7 @@ def train(
         click.echo(line)
     learned = "released labels" if labelled.cells is None else "soft labels of the public pool"
     made = "made of the sums; of" if kind == SCORES else "trained on"
-    click.echo(f"{kind} {made} {trained.labels} {learned}; it gives {trained.agreement:.1%} of them back")
+    click.echo(f"{kind} {made} {trained.labels} {learned}; it gives {100 * trained.agreement:.1f} % of them back")
     # How often it is right is another figure, which nobody can say without labelled records.
     click.echo("how often it is right, hospitals can say: conclave-party data score STUDY --release FOLDER")
     say_next(f"conclave-coordinator release {study}")

@@ -57,7 +57,8 @@ def export_student(student: Student, pool: Float32[ndarray, "queries ..."], fold
     written = write(student, folder)
     equal = float((predict_onnx(folder / ONNX_FILE, pool, written.input_shape) == student.predict(pool)).mean())
     if equal < _LEAST_AGREEMENT:
-        raise EngineFailed(f"{ONNX_FILE} agrees with the student on {equal:.1%} of the pool; allowed: at least 99 %")
+        agrees = f"{ONNX_FILE} agrees with the student on {100 * equal:.1f} % of the pool"
+        raise EngineFailed(f"{agrees}; allowed: at least 99 %")
     return written
 
 
@@ -228,7 +229,7 @@ def _check_parameters(folder: Path, input_shape: tuple[int, ...]) -> list[str]:
     inputs = np.random.default_rng(0).standard_normal((512, *input_shape)).astype(np.float32)
     equal = float((network.predict(inputs) == predict_onnx(folder / ONNX_FILE, inputs, input_shape)).mean())
     if equal < _LEAST_AGREEMENT:
-        raise DataCorrupt(f"{SAFETENSORS_FILE} agrees with {ONNX_FILE} on {equal:.1%} of random inputs")
+        raise DataCorrupt(f"{SAFETENSORS_FILE} agrees with {ONNX_FILE} on {100 * equal:.1f} % of random inputs")
     return []
 
 

@@ -74,7 +74,11 @@ class Choice:
             return [f"fewer than {FOLDS} labels cannot compare kinds of students: {self.kind}, the simplest, was taken"]
         shown = [
             f"  {score.kind:20} "
-            + ("not installed" if score.agreement is None else f"{score.agreement:.1%} ± {score.deviation:.1%}")
+            + (
+                "not installed"
+                if score.agreement is None
+                else f"{100 * score.agreement:.1f} ± {100 * score.deviation:.1f} %"
+            )
             for score in self.scores
         ]
         return [*shown, f"above: agreement with {FOLDS} folds of held-out labels, which are as noisy as all of them"]

@@ -84,7 +84,8 @@ def _doubts_of_labels(study: Study, labels: Int64[ndarray, " queries"], foretold
     heard = foretold is not None and scipy.stats.binom.sf(foretold - 1, len(released), share) <= _CHANCE
     if foretold is not None and _TO_LEARN * study.classes <= len(released) and foretold < _FORETOLD * len(released):
         found.append(
-            f"a linear model of two thirds of the released labels predicts {foretold / len(released):.0%} of the rest: "
+            f"a linear model of two thirds of the released labels predicts "
+            f"{100 * foretold / len(released):.0f} % of the rest: "
             "many are wrong, or a student cannot learn them"
         )
     if study.mechanism.needed(second_round=False) is not None and asked and not heard:
@@ -95,7 +96,7 @@ def _doubts_of_labels(study: Study, labels: Int64[ndarray, " queries"], foretold
                 f"{alone * asked:.0f}: the labels may be noise"
             )
     if len(released) >= _FEWEST_LABELS and share >= _ONE_CLASS:
-        found.append(f"{share:.0%} of the released labels are of one class: a student of them names little else")
+        found.append(f"{100 * share:.0f} % of the released labels are of one class: a student names little else")
     elif 0 < named < study.classes:
         found.append(f"the released labels name {named} of {study.classes} classes: a student of them names no other")
     return found
@@ -112,8 +113,9 @@ def seldom_named(probabilities: Float64[ndarray, "pool classes"], names: Sequenc
     worst = int(few[np.argmax(expected[few])])
     named_so = worst if names is None else names[worst]
     return [
-        f"class {named_so} is the likeliest for {named[worst]:.1%} of the pool, with a probability of "
-        f"{expected[worst]:.1%} in the mean ({len(few)} such of {len(expected)} classes): a student seldom names it. "
+        f"class {named_so} is the likeliest for {100 * named[worst]:.1f} % of the pool, with a probability of "
+        f"{100 * expected[worst]:.1f} % in the mean ({len(few)} such of {len(expected)} classes): a student seldom "
+        "names it. "
         "It may stand out in clusters of the pool, also beside columns"
     ]
 

@@ -103,7 +103,7 @@ class Feature:
             return f"{self.column} has other words"
         if self.kind == "categorical" or place > 0:
             what = "missing" if self.kind == "numeric" else self.categories[place]
-            return f"{self.column} is {what} {'more' if by > 0 else 'less'} often (by {abs(by):.0%} of records)"
+            return f"{self.column} is {what} {'more' if by > 0 else 'less'} often (by {100 * abs(by):.0f} % of records)"
         size = f"{abs(deviations):.2g} standard deviations"
         if not self.log and self.scale not in (None, 1.0):
             size = f"{abs(by) * float(self.scale or 1):.2g}, or {size}"

@@ -571,7 +571,8 @@ def _print_optimum(planner: Planner, optima: tuple[Optimum, ...], document: dict
         f"queries asked of a pool of {chosen.queries}; never more than {min(most, chosen.queries)}"
     )
     click.echo(
-        f"batch      {found.batch_size}: the largest listed that loses at most {BATCH_LOSS:.0%} of the labels without "
+        f"batch      {found.batch_size}: the largest listed that loses at most {100 * BATCH_LOSS:.0f} % of the labels "
+        "without "
         "shrinking (batch_limit of a study file)"
     )
     for each in optima[1:]:
@@ -586,7 +587,7 @@ def _compared(found: Optimum, other: Optimum, objective: str) -> str:
     gain = found.chosen.value / other.chosen.value - 1
     better = "better" if gain >= 0 else "worse"
     return (
-        f"{found.mechanism} is {better} than {other.mechanism} by {abs(gain):.1%} of {objective}: "
+        f"{found.mechanism} is {better} than {other.mechanism} by {100 * abs(gain):.1f} % of {objective}: "
         f"{found.chosen.answered:.1f} labels of accuracy {found.chosen.accuracy:.3f}, and {other.chosen.answered:.1f} "
         f"of {other.chosen.accuracy:.3f} at {other.chosen.noise.words}"
     )

@@ -158,7 +158,8 @@ def _rendered(request: DatasetRequest, *, name: str, noise: float) -> Dataset:
         draw=lambda labels, rng: render_samples(labels, templates, rng, noise=noise),
         about=(
             f"Printed characters rendered from {len(FACES)} faces shipped with matplotlib, {classes} "
-            f"classes, pixel noise {noise:g}, class imbalance {request.imbalance:g}, {request.mislabelled:.1%} of "
+            f"classes, pixel noise {noise:g}, class imbalance {request.imbalance:g}, "
+            f"{100 * request.mislabelled:.1f} % of "
             f"private labels wrong. The private, public and test parts are split by rendered sample: all use the same "
             f"faces, and no rendered sample is in two parts."
         ),

@@ -245,7 +245,7 @@ def _labels(words: str, given: Experiment, settings: Experiment, inputs: Inputs)
     said = f"{labels} {'label' if labels == 1 else 'labels'}"
     right = most_right(plan.study, agreement_of(settings, inputs))
     if right < LEAST_RIGHT:
-        said += f", but at most {right:.0%} of them are then what most votes name"
+        said += f", but at most {100 * right:.0f} % of them are then what most votes name"
     return Affordable(words, given, said, labels * max(0.0, right - 1 / inputs.classes) / (1 - 1 / inputs.classes))
 
 
@@ -361,13 +361,14 @@ def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:
     if right >= LEAST_RIGHT:
         return None
     needed = needed_agreement(study)
-    expected = f"about {agreement:.0%} of the votes are expected to agree, by the records of each party"
+    expected = f"about {100 * agreement:.0f} % of the votes are expected to agree, by the records of each party"
     if agreement == 1.0:
         expected = "even where all votes agree"
     lines = [
-        f"many labels will be wrong: {expected}, and with {study.mechanism.noise_words} at most {right:.0%} of the "
+        f"many labels will be wrong: {expected}, and with {study.mechanism.noise_words} at most {100 * right:.0f} % of "
+        "the "
         "released labels are then what most votes name"
-        + ("" if needed is None else f"; for {LEAST_RIGHT:.0%}, {needed:.0%} must agree"),
+        + ("" if needed is None else f"; for {100 * LEAST_RIGHT:.0f} %, {100 * needed:.0f} % must agree"),
     ]
     return "\n".join([*lines, _remedy(study, given, inputs, agreement)])
 

@@ -81,7 +81,8 @@ def board(result: RunResult, figures: Summary) -> str:
     whose = f"one {figures['unit']} of the least protected party"
     parts += ["<h2>What did it cost in privacy?</h2>", known(least, whose=whose, against=against)]
     if (most := measured["pays_most"]) is not None:
-        parts += ["<h2>Who pays?</h2>", f"<p>{text(pays_most_words(most, seeds=len(figures['seeds'])))}.</p>"]
+        pays = pays_most_words(most, seeds=len(figures["seeds"]))
+        parts += ["<h2>Who pays?</h2>", f"<p>{text(pays[:1].upper() + pays[1:])}.</p>"]
     private = [
         name
         for name, value in (("alone", alone), ("pooled", pooled), ("who pays", measured["pays_most"]))

@@ -42,7 +42,7 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         ["size", "budget", "weight", "epsilon guaranteed", "used (operator's reading)", "share used"],
         rows,
     )
-    accuracy: Callable[[str], str] = lambda key: "not measured" if figures[key] is None else f"{figures[key]:.4f}"  # noqa: E731
+    accuracy: Callable[[str], str] = lambda key: "not measured" if figures[key] is None else _share(figures[key])  # noqa: E731
     decimals = 0 if len(figures["seeds"]) == 1 else 1
     released, asked = (f"{figures[key]:.{decimals}f}" for key in ("answered", "asked"))
     votes = figures["record_votes"]
@@ -54,7 +54,7 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
             f"sums released    {votes['queries']} {'features' if votes['graded'] else 'queries'}, noise of "
             f"{votes['noise_in_votes']:.4g} votes on each class"
         )
-        click.echo(f"pool labels      {votes['pool_records_labelled']}, of accuracy {accuracy('label_accuracy')}")
+        click.echo(f"pool labels      {votes['pool_records_labelled']}, right for {accuracy('label_accuracy')}")
     for line in _choices(figures):
         click.echo(line)
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
@@ -69,13 +69,13 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     click.echo(f"report           {out / 'report.html'}")
     if (asker := figures["asker"]) is not None:
         click.echo(
-            f"{MARK}who asks, {asker['model']} of {counted(asker['own_records'], 'own record')}: {asker['before']:.4f} "
-            f"before, {asker['after']:.4f} with the labels"
+            f"{MARK}who asks, {asker['model']} of {counted(asker['own_records'], 'own record')}: "
+            f"{_share(asker['before'])} before, {_share(asker['after'])} with the labels"
         )
-        click.echo(f"{MARK}fixed point agrees {asker['agreement']:.4f}")
+        click.echo(f"{MARK}fixed point agrees {_share(asker['agreement'])}")
     measured = figures["baselines"]
     if (majority := measured["majority_class_accuracy"]) is not None:
-        click.echo(f"majority class   {majority:.4f}, of the same test records: always the most frequent")
+        click.echo(f"majority class   {_share(majority)}, of the same test records: always the most frequent")
     if measured["single_party_accuracy_mean"] is None and votes is None:
         click.echo(f"{MARK}mean teacher, on the pool {accuracy('teacher_accuracy_mean')}")
         return
@@ -85,7 +85,7 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         ("all data pooled", "non_private_student_accuracy"),
     ):
         known = measured[key]
-        click.echo(f"{MARK}{name} {'not measured' if known is None else f'{known:.4f}'}")
+        click.echo(f"{MARK}{name} {'not measured' if known is None else _share(known)}")
     if (pooled := measured["findings_auroc_macro"]) is not None:
         click.echo(f"{MARK}all data pooled, macro AUROC {pooled:.4f}")
     if (gain := measured["single_parties_that_gain"]) is not None:
@@ -105,6 +105,10 @@ def print_verdict(sentence: str, doubts: list[tuple[str, bool]], figures: dict[s
     click.echo(folded(sentence, first=mark, rest=mark))
     for doubt, public in doubts:
         click.echo(folded(doubt, first="" if public else MARK, rest="" if public else MARK))
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
 
 
 def _findings(found: dict[str, Any] | None) -> list[str]:

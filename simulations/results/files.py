@@ -147,7 +147,7 @@ def _warnings(result: RunResult, names: list[str] | None) -> list[str]:
         return found + pool_warning(result.source, first) + seldom
     agreed = None if student is None else student.agreement()
     if agreed is not None and agreed < LEAST_AGREED:
-        found.append(f"the student names the released label for {agreed:.0%} of the queries that it learned from")
+        found.append(f"the student names the released label for {100 * agreed:.0f} % of the queries it learned from")
     return found
 
 

@@ -24,7 +24,7 @@ def test_what_the_system_knows_is_filled_in(study):
                   "2999-12-31", "25 answers to 36 questions", "2031-05-06", "side: left, right"):  # fmt: skip
         assert known in page
     figure = each_seat(study)[0].figure
-    shown = percent_at_most(figure.caught(0.01))
+    shown = percent_at_most(figure.caught(0.01)).replace(" %", "\xa0%")
     assert page.count(f'>1e-05</td><td data-name="found by any attack">{shown}</td>') == 3
     assert "No useful guarantee for one record of one hospital" in page
     assert "any 3 hospitals" in page

@@ -152,10 +152,10 @@ def test_a_picture_for_a_board_is_text_and_boxes_and_says_what_it_shows():
     rows = [Accuracy("alone <", "alone", 0.725, 0.559, 0.8), Accuracy("pooled", "pooled", 0.824)]
     html = worth(rows, "Bars: the range.") + known(Figure(1.0, 1e-5), whose="one record", against="Against all.")
     assert "alone &lt;" in html
-    assert "72.5 %" in html
+    assert "72.5\xa0%" in html
     # The axis begins at 50 %: 0.725 lies at 0.45 of it.
     assert "--at:0.4500" in html
     assert "--low:0.1180;--high:0.6000" in html
     # (e + 1e-5)/(e + 1), rounded up.
-    assert "at most 74 %" in html
+    assert "at most 74\xa0%" in html
     assert "<svg" not in html

@@ -96,7 +96,7 @@ def test_labels_that_noise_alone_would_have_released_are_doubted_and_so_is_one_c
     labels[enough - 1] = 0
     assert doubtful(made, labels) == []
     labels[labels >= 0] = 2
-    assert "100% of the released labels are of one class" in doubtful(made, labels)[0]
+    assert "100 % of the released labels are of one class" in doubtful(made, labels)[0]
     labels[labels >= 0] = np.arange(enough) % 3
     assert "the released labels name 3 of 4 classes" in doubtful(made, labels)[0]
 
@@ -107,7 +107,7 @@ def test_a_class_that_is_hardly_ever_the_likeliest_is_said_where_its_probability
     assert seldom_named(soft, None) == []
     soft[1:4] = [0.6, 0.4, 0.0]
     said = (
-        "class 1 is the likeliest for 1.0% of the pool, with a probability of 11.6% in the mean (1 such of 3 classes)"
+        "class 1 is the likeliest for 1.0 % of the pool, with a probability of 11.6 % in the mean (1 such of 3 classes)"
     )
     assert said in seldom_named(soft, None)[0]
-    assert seldom_named(soft, ["well", "ill", "dead"])[0].startswith("class ill is the likeliest for 1.0%")
+    assert seldom_named(soft, ["well", "ill", "dead"])[0].startswith("class ill is the likeliest for 1.0 %")

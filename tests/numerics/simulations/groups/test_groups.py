@@ -89,6 +89,11 @@ def test_an_interval_leaves_out_half_of_the_rest_on_each_side():
     assert between(np.linspace(0, 1, REPLICATES), level=0.9) == pytest.approx((0.05, 0.95))
 
 
+def test_records_that_are_all_alike_have_an_interval_that_ends_by_the_rule_of_three():
+    low, high = between(Replicates(1).of(np.ones(30, bool), np.zeros((1, 30), bool)), level=0.95)
+    assert (low, high) == (pytest.approx(1 - 3 / 30, abs=0.04), 1.0)
+
+
 def test_the_group_that_pays_most_is_found_and_few_records_pay_nothing():
     rng = np.random.default_rng(3)
     labels = rng.integers(2, size=300)
