@@ -75,14 +75,6 @@ def test_the_bound_in_every_currency_is_that_of_the_worst_stream_of_queries(acco
     np.testing.assert_allclose(bound, worst, rtol=1e-6, atol=2e-9)
 
 
-def test_the_bound_is_never_more_than_monotony_in_the_order_gives():
-    study = make_study(BIG)
-    cost = cost_of(study)
-    own = position_of(float(study.budgets.order[0]))
-    assert (cost.nano[: own + 1] <= study.budgets.cap[0]).all()
-    assert (np.diff(cost.nano[:-1]) >= 0).all()
-
-
 def test_what_is_allowed_does_not_sink_as_studies_of_float_noise_are_approved(tmp_path):
     """An allowance that did would need delta + (1 + e^epsilon) max t: its sinking depends on earlier releases."""
     caps, home = {"record": LifetimeCap(8.0, 1e-5)}, PartyHome(tmp_path)
@@ -196,14 +188,6 @@ def test_privacy_groups_count_by_their_largest_and_have_no_bound_for_a_whole_par
         cost_of(mixed, party="a")
 
 
-def test_what_was_never_spent_costs_nothing_and_spend_costs_in_proportion():
-    study = make_study(BIG)
-    whole = cost_of(study)
-    assert (cost_of(study, spent={"p0": 0}).nano == 0).all()
-    half = cost_of(study, spent={"p0": int(study.budgets.cap[0]) // 2})
-    np.testing.assert_allclose(half.nano[:-1], whole.nano[:-1] / 2, atol=2)
-
-
 def test_secret_coins_have_no_bound_in_gaussian_dp():
     study = make_study([1.0, 1.0], threshold=1.0, participation="secret", rates=[0.5, 1.0])
     cost = cost_of(study)
@@ -211,27 +195,6 @@ def test_secret_coins_have_no_bound_in_gaussian_dp():
         cost.at(float("nan"))
     assert first_order(LifetimeCap(1.0, 1e-5), cost)[0] > 1
     assert cost.nano[position_of(float(study.budgets.order[0]))] == study.budgets.cap[0]
-
-
-def test_laplace_noise_has_no_bound_in_gaussian_dp_but_fits_its_own_cap():
-    study = make_study(
-        BIG, mechanism="lnmax", sigma=None, sigma_threshold=None, threshold=None, account="laplace", gamma=0.02
-    )
-    cost = cost_of(study)
-    assert first_order(LifetimeCap(1.0, 1e-5), cost)[0] > 1
-    with refused_for("lifetime_currency"):
-        cost.at(float("nan"))
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (1.0, 0.0), (1.0, 1.0), (float("nan"), 1e-5)])
-def test_a_cap_out_of_range_is_refused(epsilon, delta):
-    with refuses(InvalidInput, "allowed"):
-        LifetimeCap(epsilon, delta)
-
-
-def test_an_order_that_is_not_tabled_is_refused():
-    with refuses(InvalidInput, "tabled orders"):
-        position_of(3.14159)
 
 
 def test_labels_of_integer_noise_are_never_counted_in_gaussian_dp_and_histograms_are():

@@ -1,7 +1,6 @@
 """The gallery shows what it says: its commands are commands; each image is there, small, legible, and told in words."""
 
 import shlex
-import tomllib
 import xml.etree.ElementTree as ElementTree
 from pathlib import PurePosixPath
 
@@ -11,7 +10,7 @@ import pytest
 from simulations.commands.group import cli
 from simulations.options import settings_from
 from tests.harness.pages import Call, blocks, steps
-from tests.system.docs.gallery import PAGE, Shown, alone, shown
+from tests.system.docs.gallery import PAGE, Shown, shown
 
 CALLS = [step for block in blocks(PAGE) for step in steps(block) if isinstance(step, Call)]
 
@@ -25,11 +24,6 @@ def test_every_command_of_the_gallery_is_one(call: Call) -> None:
     assert flags["out"]
     if name == "run":
         assert settings_from({**flags, "words": ()}).dataset == "digits"
-
-
-def test_every_sweep_file_of_the_gallery_is_toml() -> None:
-    scripts = [step for block in blocks(PAGE) for step in steps(block) if not isinstance(step, Call)]
-    assert [set(tomllib.loads("\n".join(script.splitlines()[1:-1]))) for script in scripts] == [{"base", "grid"}]
 
 
 @pytest.mark.parametrize("each", shown(), ids=lambda each: each.image.stem)
@@ -52,10 +46,3 @@ def test_the_page_shows_all_images_of_its_folder_and_no_other() -> None:
     assert 6 <= len(shown()) <= 10
     assert {each.image for each in shown()} == {*(PAGE.parent / "images" / "gallery").iterdir()}
     assert PAGE.read_text(encoding="utf-8").count("![") == len(shown())
-
-
-def test_an_image_brings_its_colours_with_it() -> None:
-    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt"><path style="stroke: #005a9e"/></svg>'
-    made = ElementTree.fromstring(alone(svg, name="x", alt="A line."))
-    assert [child.tag.rpartition("}")[2] for child in made] == ["style", "rect", "path"]
-    assert made[2].attrib["style"] == "stroke: var(--c-blue)"

@@ -5,12 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 from protocols.installing import install
 from runtime.distribution import BRINGS
-from simulations.commands.group import COMMANDS, cli
 
 # What computes, draws, talks to a network or reads keys. Flags of the simulator name the mechanisms that there are,
 # which need NumPy; those of the other programs need none of it.
@@ -67,15 +65,6 @@ def run(command, words):
 
 print(run(module.cli, []))
 """
-_SHOW_THE_SIMULATORS = """
-import sys
-import click
-from simulations.commands.group import COMMANDS, cli
-
-shown = cli.get_help(click.Context(cli))
-heavy = [name for name in ("numpy", "simulations.options") if name in sys.modules]
-print(sum(name in shown for name in COMMANDS), heavy)
-"""
 
 
 @pytest.mark.parametrize("module", _PROGRAMS)
@@ -102,15 +91,3 @@ def test_without_the_packages_of_an_extra_no_command_ends_in_a_traceback(module:
         hints = [line for line in done.stderr.splitlines() if install("sim") in line]
         # Without a table to print, one command gets as far as a file that is not there.
         assert len(hints) >= int(done.stdout.splitlines()[-1]) - 1
-
-
-def test_the_help_of_the_simulator_lists_its_commands_without_importing_them() -> None:
-    done = subprocess.run([sys.executable, "-c", _SHOW_THE_SIMULATORS], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{len(COMMANDS)} []\n"
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_what_the_simulator_says_of_a_command_is_how_its_own_help_begins(name: str) -> None:
-    command = cli.get_command(click.Context(cli), name)
-    assert command is not None
-    assert " ".join((command.help or "").split()).startswith(COMMANDS[name][1])

@@ -53,14 +53,6 @@ def test_who_votes_is_chosen_by_public_figures(capsys):
     assert "votes: by teacher (usual)" in capsys.readouterr().err
 
 
-def test_a_remedy_names_the_folder_of_the_data_that_was_named(tmp_path, capsys):
-    flags = ["--dataset", "breast_cancer", "--parties", "12", "--budgets", "0.3", "--data-dir", str(tmp_path)]
-    assert run("plan", *flags, "--quiet") == 0
-    found = commands(capsys.readouterr().out)
-    assert found
-    assert all(command[command.index("--data-dir") + 1] == str(tmp_path) for command in found)
-
-
 def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warning(capsys):
     flags = ["--dataset", "digits", "--parties", "20", "--budgets", "6"]
     assert run("plan", *flags) == 0

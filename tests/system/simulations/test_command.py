@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from party.demo.figures import PLAN_OF_MANY
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from simulations.setup.budgets import parse_budgets
 from tests.harness.refusals import refuses
@@ -208,24 +207,3 @@ def test_faults_of_disk_and_engine_have_their_own_exit_codes(stored, monkeypatch
     monkeypatch.setattr("simulations.pipeline.run", raising(KeyboardInterrupt()))
     assert run(*stored, "--out", "c") == 130
     assert "--resume" in capsys.readouterr().err
-
-
-def test_the_plan_that_the_demo_advises_is_an_example_of_the_help(capsys):
-    assert run("plan", "--help") == 0
-    assert PLAN_OF_MANY in " ".join(capsys.readouterr().out.split())
-
-
-def test_help_has_examples_and_exit_codes(capsys):
-    assert run("--help") == 0
-    text = capsys.readouterr().out
-    assert "conclave-simulate --parties 250" in text
-    assert "Exit codes" in text
-    for example in ("conclave-simulate audit", "conclave-simulate accountants", "plan --optimise"):
-        assert example in text
-    assert "--resume" not in text
-    for command in ("run", "plan", "sweep", "compare", "audit", "accountants"):
-        assert run(command, "--help") == 0
-        text = capsys.readouterr().out
-        assert "--json" in text
-        # Only these have a folder to go on in.
-        assert ("--resume" in text) == (command in ("run", "sweep"))

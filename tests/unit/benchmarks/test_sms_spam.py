@@ -4,10 +4,9 @@ import csv
 import hashlib
 
 import numpy as np
-import pytest
 
 from benchmarks.sms_spam import load
-from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.errors import DataCorrupt
 from runtime.checked_files import line_digests
 from simulations.datasets import sources
 from simulations.datasets.dataset import DatasetRequest
@@ -49,17 +48,3 @@ def test_both_files_hold_the_same_messages_and_another_is_refused(tmp_path, monk
     assert np.concatenate(parts).sum() == 3
     with refuses(DataCorrupt, "rows"):
         load(folder_of(tmp_path, "SMSSpamCollection", "\n".join(LINES[:-1])))
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("SMSSpamCollection", "egg\thello\n"), ("SMSSpamCollection", "hello\n"), ("sms-spam.csv", ",spam,text\n0,1\n")],
-)
-def test_what_is_no_collection_is_refused(tmp_path, name, content):
-    with refuses(DataCorrupt, "allowed"):
-        load(folder_of(tmp_path, name, content))
-
-
-def test_how_to_get_it_is_said(tmp_path):
-    with refuses(DataUnavailable, "SMSSpamCollection", "sms-spam.csv"):
-        load(DatasetRequest(seed=0, data_dir=tmp_path))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from protocols.votes import ABSTAIN, LATTICE, check_votes, count_votes, plurality
+from protocols.votes import ABSTAIN, LATTICE, check_votes, count_votes
 from tests.harness.refusals import refuses
 
 
@@ -31,24 +31,7 @@ def test_counts_agree_with_adding_one_vote_at_a_time(parties, teachers, queries,
     np.testing.assert_array_equal(count_votes(votes[order], weights[order], classes=classes), expected)
 
 
-def test_chunks_of_parties_do_not_change_the_counts(monkeypatch):
-    rng = np.random.default_rng(0)
-    votes, weights = rng.integers(0, 4, (50, 1, 30)), rng.integers(1, 9, 50) / 8
-    whole = count_votes(votes, weights, classes=4)
-    monkeypatch.setattr("protocols.votes._CHUNK", 70)
-    np.testing.assert_array_equal(count_votes(votes, weights, classes=4), whole)
-
-
 @pytest.mark.parametrize("bad", [-2, 10])
 def test_a_vote_outside_the_classes_is_refused_with_the_allowed_range(bad):
     with refuses(InvalidInput, "[0, 9]"):
         check_votes(np.array([[[0, bad]]]), classes=10)
-
-
-def test_no_votes_at_all_are_refused():
-    with refuses(InvalidInput, "at least one party"):
-        check_votes(np.zeros((0, 1, 5), dtype=int), classes=3)
-
-
-def test_plurality_gives_ties_to_the_smaller_class():
-    assert plurality(np.array([[2.0, 5.0, 5.0], [1.0, 1.0, 0.0]])).tolist() == [1, 0]

@@ -10,10 +10,3 @@ def test_it_is_used_up_and_comes_back_one_by_one_and_never_above_what_is_allowed
     assert made.take(110.0)
     assert not made.take(110.0)
     assert [made.take(1e6) for _ in range(5)] == [True, True, True, False, False]
-
-
-def test_to_look_uses_nothing():
-    made = Allowance(most=1, each_s=10.0)
-    assert all(made.remains(0.0) for _ in range(9))
-    assert made.take(0.0)
-    assert not made.remains(9.0)

@@ -45,12 +45,6 @@ def test_whatever_is_said_is_escaped_and_control_characters_are_blanks():
     assert "not measured" in html
 
 
-def test_the_verdict_is_what_a_reader_meets_first():
-    html = page(verdict("All is well.", [("Why?", "It is.")], tone="good") + "<h2>More</h2>")
-    assert html.index("All is well.") < html.index("<h2>")
-    assert 'class="verdict good"' in html
-
-
 def test_a_table_names_its_rows_and_columns_also_where_it_folds():
     html = page(table("Strength", ("hospital", "epsilon"), [("north", 2.0)]))
     assert '<th scope="col">hospital</th>' in html
@@ -62,20 +56,6 @@ def test_a_table_names_its_rows_and_columns_also_where_it_folds():
     assert "<caption>Strength</caption>" in html
     # A number alone would not say what it counts.
     assert '<th scope="row" data-name="parties">14</th>' in page(table("Groups", ("parties", "epsilon"), [(14, 2.0)]))
-
-
-@pytest.mark.parametrize(("columns", "wide"), [(9, False), (10, True)])
-def test_a_table_of_many_columns_is_set_smaller_so_that_it_fits_the_page(columns, wide):
-    assert ('class="folds wide"' in page(table("Wide", ["a"] * columns, [["1"] * columns]))) == wide
-
-
-def test_in_a_list_what_stands_between_backticks_is_code_and_stays_escaped():
-    assert lines(["Run `verify <folder>`."]) == "<ul>\n<li>Run <code>verify &lt;folder&gt;</code>.</li>\n</ul>"
-
-
-@pytest.mark.parametrize("media", ["(prefers-color-scheme: dark)", "(max-width: 36rem)", "@media print"])
-def test_the_look_knows_the_dark_a_telephone_and_paper(media):
-    assert media in page()
 
 
 LOOK = (files("runtime") / "look.css").read_text()

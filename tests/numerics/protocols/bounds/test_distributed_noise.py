@@ -38,11 +38,6 @@ def test_the_honest_survivors_always_add_the_stated_variance_and_hardly_more(
     assert discrete_gaussian(seeded_source(1), sigma=share, size=1).shape == (1,)
 
 
-def test_one_party_that_stays_adds_all_of_the_noise() -> None:
-    assert share_sigma(sigma_units=2560, parties=3, dropouts=1, colluders=1) == 2560
-    assert share_sigma(sigma_units=2560.0, parties=5, dropouts=1, colluders=0) == 1280
-
-
 def exact_sum(sigma: float, shares: int, reach: int):
     """log-pmf of a sum of discrete Gaussians on [-reach, reach], to 40 digits before the logarithm."""
     with mpmath.workdps(60):
@@ -110,12 +105,6 @@ def test_the_correction_of_many_small_shares_is_that_of_a_slow_computation() -> 
     assert slow > order * weight**2 / shares + 2.1
 
 
-def test_one_share_costs_what_a_discrete_gaussian_costs() -> None:
-    votes, orders = np.array([0, 1, 64]), np.array([1.5, 8.0])
-    bound = distributed_gaussian_rdp(votes, orders, share_sigma=Fraction(64), honest=1, squared_move=2, dimension=10)
-    assert bound == pytest.approx(orders * (votes[:, None] / 64) ** 2)
-
-
 @given(
     k=st.integers(0, 1000), sigma=st.floats(0.5, 100), honest=st.integers(1, 500), dimension=st.integers(1, 200),
 )  # fmt: skip
@@ -131,15 +120,6 @@ def test_the_correction_is_below_the_published_one_and_falls_as_shares_grow(k, s
     assert (bound <= published * (1 + 1e-9)).all()
     larger = distributed_gaussian_rdp(votes, orders, share_sigma=1.1 * sigma, **terms)
     assert (larger <= bound).all()
-
-
-def test_the_correction_vanishes_at_the_noise_of_a_study() -> None:
-    """sigma of 40 votes at 64 units, 250 parties, 25 drop out, 10 collude."""
-    share = share_sigma(sigma_units=2560, parties=250, dropouts=25, colluders=10)
-    cost = distributed_gaussian_rdp(
-        np.array([64]), np.array([8.0]), share_sigma=share, honest=215, squared_move=2, dimension=10
-    )
-    assert cost[0, 0] == pytest.approx(8.0 * (64 / 2560) ** 2, rel=1e-6)
 
 
 def test_values_out_of_range_are_refused() -> None:

@@ -115,34 +115,6 @@ def test_the_queries_of_a_label_are_within_two_hundredths_of_the_published_numbe
         assert 0.98 * published <= found <= published + 1
 
 
-def test_longer_blocks_are_tighter_and_shorter_ones_still_bounds():
-    long, short = composed(BIT, 0.1, 64), composed(BIT, 0.1, 16)
-    epsilons = np.array([0.5, 1.0, 2.0, 3.0])
-    assert (short.delta(64, epsilons) >= long.delta(64, epsilons) * (1 - 1e-9)).all()
-    assert (short.delta(64, epsilons) <= 1.6 * long.delta(64, epsilons) + 1e-9).all()
-
-
-def test_delta_falls_with_epsilon_and_rises_with_queries_and_shift():
-    table, larger = composed(LABEL, 0.05, 64), composed(LABEL, 0.06, 64)
-    epsilons = np.linspace(0, 3, 13)
-    curves = np.array([table.delta(queries, epsilons) for queries in (0, 1, 7, 64, 65, 200, 1000)])
-    assert (np.diff(curves, axis=1) <= 0).all()
-    assert (np.diff(curves, axis=0) >= -1e-12).all()
-    assert (larger.delta(64, epsilons) >= curves[3]).all()
-
-
-def test_epsilon_and_queries_invert_delta():
-    table = composed(BIT, 0.05, 64)
-    for queries in (1, 40, 500):
-        epsilon = table.epsilon(queries, 1e-6)
-        assert (
-            table.delta(queries, np.array([epsilon]))[0] <= 1e-6 < table.delta(queries, np.array([0.999 * epsilon]))[0]
-        )
-        assert table.queries(epsilon * (1 + 1e-9), 1e-6, limit=2000) == queries
-    assert table.queries(1.0, 1e-6, limit=3) == 3
-    assert table.queries(1e-4, 1e-9, limit=3) == 0
-
-
 def test_a_share_of_ties_lies_between_the_label_and_gaussian_dp():
     epsilons = np.array([0.2, 0.5])
     plain, mixed = (composed(PairKind(3, ties), 0.1, 16).delta(16, epsilons) for ties in (0.0, 0.02))

@@ -5,7 +5,7 @@ import pytest
 
 from protocols.bounds.label_only_table import ORDERS, SHIFTS, Table, covers, interpolate, load, save
 from protocols.bounds.label_supremum import bit_supremum, label_supremum
-from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.errors import DataCorrupt
 from tests.harness.refusals import refuses
 
 
@@ -39,29 +39,6 @@ def test_chords_are_upper_bounds_and_tight(name, supremum, factor) -> None:
     assert (chord[usual] <= direct[usual] * (1 + 5e-4)).all()
 
 
-def test_the_fixed_orders_are_dense_and_within_their_range() -> None:
-    assert (ORDERS[0], ORDERS[-1]) == (1.05, 1024.0)
-    steps = np.diff(np.log(ORDERS - 1))
-    usual = (ORDERS[1:] >= 2.0) & (ORDERS[1:] <= 513.0)
-    assert (steps > 0).all()
-    assert steps[usual & (ORDERS[:-1] >= 2.0)].max() < 0.0605
-    assert steps.max() < 0.16
-
-
-def test_shifts_and_orders_off_the_table_are_not_covered() -> None:
-    shifts = np.array([SHIFTS[0] / 2, SHIFTS[-1] * 2, 0.1, 0.1, 0.1])
-    orders = np.array([2.0, 2.0, 2.0, 2.0 + 1e-9, 2000.0])
-    assert covers(shifts, orders).tolist() == [False, False, True, False, False]
-
-
-def test_a_saved_table_is_loaded_unchanged(tmp_path) -> None:
-    path = tmp_path / "table.npz"
-    save(load(), path)
-    again = load(path)
-    np.testing.assert_array_equal(again.bit, load().bit)
-    np.testing.assert_array_equal(again.label, load().label)
-
-
 def test_a_table_with_an_altered_node_is_refused(tmp_path) -> None:
     path = tmp_path / "table.npz"
     save(load(), path)
@@ -89,11 +66,6 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, content) -> None:
     path.write_bytes(content)
     with pytest.raises(DataCorrupt):
         load(path)
-
-
-def test_an_absent_table_names_the_command_that_makes_it(tmp_path) -> None:
-    with refuses(DataUnavailable, "python -m"):
-        load(tmp_path / "absent.npz")
 
 
 def test_the_digest_covers_every_node() -> None:

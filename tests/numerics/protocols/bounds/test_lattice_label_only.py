@@ -241,17 +241,6 @@ def test_bounds_lie_between_the_continuous_and_the_gaussian_bound_and_rise_with_
         assert (np.diff(bound, axis=0) >= -1e-9 * bound[1:]).all()
 
 
-def test_bounds_tend_to_the_continuous_ones_as_the_lattice_becomes_finer() -> None:
-    d, orders = 0.05, ORDERS[20:100:20]
-    for scale, label_excess, bit_excess in ((2**6, 0.042, 1.1e-3), (2**12, 2.7e-3, 1e-6), (2**18, 2e-4, 1e-9)):
-        units = np.array([round(d * scale)])
-        shift = units[0] / scale
-        label = lattice_label_rdp(units, orders, sigma_units=float(scale), classes=3)
-        bit = lattice_bit_rdp(units, orders, sigma_units=float(scale))
-        assert (label / label_only.label_rdp(shift, orders, classes=3) < 1 + label_excess).all()
-        assert (bit / label_only.threshold_rdp(shift, orders) < 1 + bit_excess).all()
-
-
 def test_extreme_votes_noise_orders_and_classes_give_finite_bounds_without_warnings() -> None:
     units = np.array([0, 1, 64, 10**4, 64 * 10**6])
     orders = np.array([1 + 1e-9, 1.05, 2.0, 1024.0])
@@ -265,11 +254,6 @@ def test_extreme_votes_noise_orders_and_classes_give_finite_bounds_without_warni
                     assert np.isfinite(bound).all()
                     assert (bound[0] == 0).all()
                     assert (bound[1:] > 0).all()
-
-
-def test_so_many_classes_that_the_lattice_shows_are_charged_the_gaussian_bound() -> None:
-    bound = lattice_label_rdp(np.array([5]), np.array([4.0]), sigma_units=64, classes=10_000)
-    assert bound[0, 0] == 4.0 * (5 / 64) ** 2
 
 
 def test_values_out_of_range_are_refused() -> None:

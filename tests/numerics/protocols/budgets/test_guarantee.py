@@ -41,31 +41,11 @@ def test_together_they_are_no_worse_than_their_sum_and_their_order_gives_what_is
         assert together.renyi == pytest.approx(expected, rel=1e-12)
 
 
-def test_one_release_keeps_its_epsilon():
-    for part in (renyi(0.7, 12.0), gaussian(0.8)):
-        assert compose_charges([part]).epsilon == pytest.approx(part.epsilon, rel=1e-9)
-
-
-def test_equal_releases_at_one_order_add_their_rdp():
-    part = renyi(0.2, 20.0)
-    together = compose_charges([part] * 5)
-    expected = rdp_to_epsilon(np.array([1.0]), np.array([20.0]), delta=5e-5)[0]
-    assert together.renyi == pytest.approx(expected, rel=1e-12)
-    assert together.order == 20.0
-    assert together.epsilon < together.basic
-
-
 def test_unequal_orders_compose_at_the_smaller_one():
     together = compose_charges([renyi(0.5, 8.0), renyi(0.1, 40.0)])
     at_8 = rdp_to_epsilon(np.array([0.6]), np.array([8.0]), delta=2e-5)[0]
     assert together.renyi <= at_8
     assert together.order <= 8.0
-
-
-def test_gaussian_releases_add_their_squares():
-    together = compose_charges([gaussian(0.3), gaussian(0.4)])
-    assert together.renyi == pytest.approx(gdp_epsilon(np.array([0.5]), np.array([2e-5]))[0], rel=1e-9)
-    assert math.isnan(together.order)
 
 
 def test_float_noise_of_all_releases_is_taken_off_their_delta():
@@ -86,10 +66,3 @@ def test_a_release_without_an_epsilon_leaves_none():
 def test_figures_out_of_range_are_refused(change):
     with refuses(InvalidInput, "allowed"):
         Guarantee(**{"epsilon": 1.0, "delta": 1e-5, "order": 8.0, "spend": 0.5, "noise_distance": 0.0, **change})
-
-
-def test_nothing_to_compose_is_refused():
-    with refuses(InvalidInput, "at least one"):
-        compose_charges([])
-    with refuses(InvalidInput, "below 1"):
-        compose_charges([Guarantee(1.0, 0.6, 8.0, 0.5, 0.0)] * 2)

@@ -14,17 +14,6 @@ RATES = st.lists(st.integers(1, LATTICE).map(lambda step: step / LATTICE), min_s
 
 
 @settings(deadline=None)
-@given(rates=RATES, start=st.integers(0, 10**6), size=st.integers(1, 300))
-def test_counting_takes_part_as_often_as_the_pattern_says(rates, start, size):
-    taking = participation("periodic", rates)
-    votes = taking.votes(np.arange(start, start + size))
-    np.testing.assert_array_equal(votes.sum(axis=1), taking.among(start, start + size))
-    # A rotation takes part rate * size times, give or take one.
-    assert (np.abs(votes.sum(axis=1) - rates * size) < 1 + 1e-9).all()
-    np.testing.assert_array_equal(taking.of(0).votes(np.arange(start, start + size))[0], votes[0])
-
-
-@settings(deadline=None)
 @given(rates=RATES, start=st.integers(0, 10**4), affordable=st.integers(0, 60), limit=st.integers(1, 200))
 def test_reach_is_the_longest_stretch_in_which_a_party_takes_part_no_more_often_than_it_can(
     rates, start, affordable, limit
@@ -35,12 +24,6 @@ def test_reach_is_the_longest_stretch_in_which_a_party_takes_part_no_more_often_
         assert 0 <= size <= limit
         assert taking.among(start, start + size)[seat] <= affordable
         assert size == limit or taking.among(start, start + size + 1)[seat] == affordable + 1
-
-
-@given(parties=st.integers(2, 60), step=st.integers(1, LATTICE))
-def test_the_number_of_voters_of_one_rate_stays_within_one(parties, step):
-    voters = participation("periodic", np.full(parties, step / LATTICE)).votes(np.arange(200)).sum(axis=0)
-    assert voters.max() - voters.min() <= 1
 
 
 @pytest.mark.parametrize("pattern", ["all", "secret"])

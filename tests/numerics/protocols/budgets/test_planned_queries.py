@@ -59,26 +59,6 @@ def test_a_batch_costs_its_queries_answered_or_not_and_stops_at_the_cap():
     assert found.affordable(found.cap, limit=100).tolist() == [0, 0]
 
 
-def test_no_more_queries_are_counted_than_the_study_may_ask():
-    found = filters("exact_composition", query_limit=3)
-    assert found.cap.tolist() == [3, 3]
-    assert (found.epsilon_guaranteed < 0.9 * EPSILON).all()
-
-
-def test_a_budget_that_buys_no_query_has_a_cap_of_none():
-    found = filters("exact_composition", epsilon=np.array([1e-3, 2.0]))
-    assert found.cap[0] == 0
-    assert found.epsilon_guaranteed[0] == 0
-    assert found.share(np.array([[0, 0], [0, found.cap[1]]])).tolist() == [[0, 0], [0, 1]]
-
-
-def test_the_reading_of_what_was_spent_is_the_curve_at_that_number():
-    found = filters("exact_composition")
-    table = composition(PairKind(3), 1 / 20.0, queries=32)
-    reading = found.epsilon_of(np.array([4, 0]))
-    assert reading.tolist() == [table.epsilon(4, float(found.delta[0])), 0.0]
-
-
 def test_in_renyi_dp_a_planned_number_costs_that_many_labels_at_every_order():
     found = filters("exact_composition")
     label = accountant("label_only")
@@ -150,18 +130,6 @@ def test_a_mechanism_that_changes_its_cost_does_not_inherit_the_pairs_of_another
     assert default_accountant(dearer, "label", planned=True).name == "label_only"
     with refuses(InvalidInput, "exact_composition"):
         filters("exact_composition", dearer)
-
-
-def test_units_that_move_several_votes_are_refused():
-    with refuses(InvalidInput, "label_only"):
-        accountant("exact_composition").check(ONE_DRAW, "label", several_votes=True)
-
-
-def test_it_is_the_default_only_where_the_number_of_queries_is_planned():
-    assert default_accountant(ONE_DRAW, "label", planned=True).name == "exact_composition"
-    assert default_accountant(ONE_DRAW, "label").name == "label_only"
-    assert default_accountant(ONE_DRAW, "label", planned=True, secret_coins=True).name == "label_only"
-    assert default_accountant(ONE_DRAW, "histogram", planned=True).name == "gaussian_dp"
 
 
 def test_exhaustive_weights_let_all_budgets_run_out_after_the_same_number_of_queries():

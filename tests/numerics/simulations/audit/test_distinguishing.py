@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from protocols.errors import InvalidInput
 from simulations.audit.bounds import Samples, epsilon_lower_bound, mu_lower_bound
-from tests.harness.refusals import refuses
 
 CANARIES = json.loads((Path(__file__).parents[3] / "vectors" / "canary_scores.json").read_text(encoding="utf-8"))
 
@@ -86,15 +84,3 @@ def test_of_several_pairs_the_most_telling_is_chosen_before_it_is_evaluated():
     # The choice is made on the first three tenths: what the rest holds cannot change it.
     late = Samples(np.concatenate([nothing.before[:2400], telling.before[2400:]]), nothing.after)
     assert epsilon_lower_bound([late, telling], delta=0.0, alpha=1e-3).pair == 1
-
-
-def test_statistics_that_never_differ_show_nothing():
-    same = Samples(np.zeros(100), np.zeros(100))
-    assert epsilon_lower_bound([same], delta=0.0, alpha=0.1).value == 0
-    assert mu_lower_bound([same], alpha=0.1).value == 0
-
-
-@pytest.mark.parametrize(("before", "after", "delta"), [(9, 8, 0.0), (7, 7, 0.0), (9, 9, 1.0), (9, 9, -0.1)])
-def test_unequal_or_few_trials_and_a_wrong_delta_are_refused(before, after, delta):
-    with refuses(InvalidInput, "allowed"):
-        epsilon_lower_bound([Samples(np.zeros(before), np.zeros(after))], delta=delta, alpha=0.1)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulations.datasets.groups import Grouping
-from simulations.groups import FEWEST, REPLICATES, Replicates, between, brier_terms, by_group, calibration, cost_of
+from simulations.groups import FEWEST, REPLICATES, Replicates, brier_terms, by_group, calibration, cost_of
 
 
 def predictions(records: int, classes: int, seed: int) -> np.ndarray:
@@ -85,10 +85,6 @@ def test_replicates_have_the_distribution_of_all_draws(pooled, students):
     assert cost_of(right, private) == pytest.approx(every.mean())
 
 
-def test_an_interval_leaves_out_half_of_the_rest_on_each_side():
-    assert between(np.linspace(0, 1, REPLICATES), level=0.9) == pytest.approx((0.05, 0.95))
-
-
 def test_records_that_are_all_alike_have_an_interval_that_ends_by_the_rule_of_three():
     low, high = between(Replicates(1).of(np.ones(30, bool), np.zeros((1, 30), bool)), level=0.95)
     assert (low, high) == (pytest.approx(1 - 3 / 30, abs=0.04), 1.0)
@@ -113,10 +109,3 @@ def test_the_group_that_pays_most_is_found_and_few_records_pay_nothing():
     # All groups together are the whole test part.
     means = sum(each.records * each.accuracy for each in found.groups) / 300
     assert means == pytest.approx(1 - lost.mean())
-
-
-def test_without_a_pooled_model_nothing_is_priced():
-    labels = np.arange(60) % 3
-    found = by_group([Grouping("class", ("a", "b", "c"), labels)], [predictions(60, 3, 0)], None, labels)
-    assert found.pooled is found.pays_most is None
-    assert {each.cost for each in found.groups} == {each.pooled for each in found.groups} == {None}

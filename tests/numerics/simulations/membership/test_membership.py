@@ -19,7 +19,6 @@ from simulations.setup.experiment import experiment
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.students import pooled_student
 from tests.harness.engine_here import running_here
-from tests.harness.refusals import refuses
 
 NO_CONTROLS = Controls(None, None)
 
@@ -235,28 +234,6 @@ def test_the_seat_of_a_record_is_the_one_whose_teachers_learned_it(digits):
         inputs, settings=inputs.settings.changed(individualization="upsampling", budgets="1:0.5,2:0.5")
     )
     assert np.bincount(record_seats(pooled)).tolist() == [549, 548]
-
-
-class Broken:
-    def __init__(self, made):
-        self.made = made
-
-    def probabilities(self, inputs):
-        return self.made(len(inputs))
-
-
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (lambda count: np.full((count, 3), np.nan, dtype=np.float32), ("NaN",)),
-        (lambda count: np.full((count, 4), 0.25, dtype=np.float32), ("shape",)),
-        (lambda count: np.full((count - 1, 3), 1 / 3, dtype=np.float32), ("shape",)),
-        (lambda count: np.full((count, 3), 1.0, dtype=np.float32), ("sum to 3",)),
-    ],
-)
-def test_a_model_without_probabilities_is_refused(made, message):
-    with refuses(InvalidInput, *message):
-        attack(Broken(made), task(records=20, seed=0))
 
 
 @pytest.mark.parametrize(

@@ -103,26 +103,6 @@ def test_by_site_keeps_sites_whole_for_any_number_of_parties_up_to_the_sites(wor
         partition(dataset, parties=sites + 1, scheme=BySite(), seed=seed)
 
 
-def test_by_site_without_parties_gives_each_site_its_own_party_in_the_order_of_sites():
-    dataset = _dataset([0, 1, 0, 1, 0], sites=[2, 0, 2, 5, 0])
-    parts = partition(dataset, parties=None, scheme=BySite(), seed=0)
-    assert [part.tolist() for part in parts] == [[1, 4], [0, 2], [3]]
-
-
-def test_grouped_sites_are_of_balanced_size():
-    dataset = _dataset(np.zeros(1000), sites=np.repeat(np.arange(100), 10))
-    sizes = [len(part) for part in partition(dataset, parties=7, scheme=BySite(), seed=1)]
-    assert max(sizes) - min(sizes) <= 10
-
-
-def test_iid_parties_differ_by_one_record_and_another_seed_deals_otherwise():
-    dataset = _dataset(np.arange(1003) % 4)
-    parts = partition(dataset, parties=10, scheme=Iid(), seed=0)
-    assert {len(part) for part in parts} == {100, 101}
-    other = partition(dataset, parties=10, scheme=Iid(), seed=1)
-    assert not np.array_equal(parts[0], other[0])
-
-
 @settings(max_examples=60, deadline=None)
 @given(world=_worlds(), data=st.data())
 def test_a_party_has_records_of_few_classes_and_classes_are_divided_evenly(world, data):

@@ -1,10 +1,9 @@
 """Random changes of images and rows."""
 
 import numpy as np
-import pytest
 import torch
 
-from coordinator.students.torch_student import STRONG_IMAGES, WEAK_IMAGES, ImageChange, RowChange
+from coordinator.students.torch_student import STRONG_IMAGES, ImageChange, RowChange
 
 
 def blob() -> torch.Tensor:
@@ -27,13 +26,6 @@ def test_the_three_colours_of_an_image_are_changed_alike() -> None:
     torch.testing.assert_close(changed, torch.stack([alone, alone, 2 * alone], dim=-1))
 
 
-@pytest.mark.parametrize("change", [WEAK_IMAGES, STRONG_IMAGES, RowChange(0.1, 0.2)])
-def test_a_change_depends_on_its_generator_alone(change: ImageChange | RowChange) -> None:
-    first, again, other = (change(blob(), np.random.default_rng(seed)) for seed in (1, 1, 2))
-    torch.testing.assert_close(first, again, rtol=0, atol=0)
-    assert not torch.equal(first, other)
-
-
 def test_shifts_stay_within_their_range_and_reach_it() -> None:
     changed = ImageChange(rotation=0, shift=0.2)(blob(), np.random.default_rng(0))
     mass = changed.sum((1, 2))
@@ -42,20 +34,8 @@ def test_shifts_stay_within_their_range_and_reach_it() -> None:
     assert (centres - 10).abs().max() > 3.5
 
 
-def test_the_strong_change_of_images_is_stronger_than_the_weak_one() -> None:
-    moved = [
-        (change(blob(), np.random.default_rng(0)) - blob()).abs().mean() for change in (WEAK_IMAGES, STRONG_IMAGES)
-    ]
-    assert moved[1] > 1.2 * moved[0]
-
-
 def test_cutout_hides_a_square_of_at_most_its_size() -> None:
     images = torch.ones(200, 20, 20)
     hidden = (ImageChange(rotation=0, shift=0, cutout=0.25)(images, np.random.default_rng(0)) == 0).sum((1, 2))
     assert hidden.max() == 25
     assert hidden.min() > 0
-
-
-def test_dropout_sets_its_share_of_features_to_zero() -> None:
-    zeros = (RowChange(noise=0.1, dropout=0.2)(torch.ones(200, 50), np.random.default_rng(0)) == 0).float().mean()
-    assert abs(zeros - 0.2) < 0.02  # 5 standard deviations of 10,000 draws

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from numpy import ndarray
-from sklearn.ensemble import RandomForestClassifier
 from torch.nn import functional
 
 from coordinator.students import STUDENTS, scikit, semi_supervised, student_kind, torch_student
@@ -73,15 +72,6 @@ def test_hard_labels_train_a_network_as_cross_entropy_of_class_numbers_does(
     np.testing.assert_array_equal(fit(kind, HARD).predict_proba(queries), found)
 
 
-@pytest.mark.parametrize("name", ["random_forest"])
-def test_hard_labels_grow_the_forest_that_scikit_learn_grows_of_class_numbers(kind: StudentKind) -> None:
-    seed = int(np.random.SeedSequence(5).generate_state(1)[0])
-    rows = inputs_of(kind)
-    model = RandomForestClassifier(TREES, random_state=seed).fit(rows[TRAINED], HIGH[TRAINED])
-    found = fit(kind, HARD).predict_proba(rows[TESTED])
-    np.testing.assert_array_equal(found, model.predict_proba(rows[TESTED]).astype(np.float32))
-
-
 # Propagation learns the likeliest class of each input, as Iscen et al. 2019 do: soft labels change its weights alone.
 @pytest.mark.parametrize("name", [name for name in STUDENTS if name != "propagation"])
 def test_soft_labels_make_less_certain_students_than_hard_ones(kind: StudentKind) -> None:
@@ -104,10 +94,3 @@ def test_a_label_counts_by_its_weight(kind: StudentKind) -> None:
     high, low = probability_of_high(kind, (targets > 0).astype(np.float32))
     assert high < 0.5
     assert low > 0.5
-
-
-def test_only_ratios_of_weights_count(kind: StudentKind) -> None:
-    targets = (HARD + 0.25) * (1 + np.arange(len(ROWS)) % 2)[:, None].astype(np.float32)
-    queries = inputs_of(kind)[TESTED]
-    found = fit(kind, 8 * targets).predict_proba(queries)
-    np.testing.assert_array_equal(found, fit(kind, targets).predict_proba(queries))

@@ -1,7 +1,6 @@
 """The data sets themselves: published sizes, disjoint parts, and accuracy near what their sources report."""
 
 import gzip
-import hashlib
 import os
 from functools import cache
 from pathlib import Path
@@ -17,8 +16,6 @@ from runtime.shipped import heart_disease
 from simulations import datasets
 from simulations.datasets import DATASETS
 from simulations.datasets.dataset import DatasetRequest
-from simulations.datasets.published_tables import eicu_stays
-from simulations.datasets.sources import published
 from simulations.setup.partition import parse_partition, partition
 from tests.harness.refusals import refuses
 
@@ -40,10 +37,6 @@ def _load(name, **options):
     drawn = name in datasets.RENDERED
     sizes = {"private_size": 2000, "public_size": 500, "test_size": 200} if drawn else {}
     return datasets.load(name, DatasetRequest(**({"seed": 0} | sizes | options)))
-
-
-def _digests(inputs):
-    return {hashlib.sha256(row.tobytes()).digest() for row in inputs}
 
 
 def _logistic(dataset, rows=20_000):
@@ -97,15 +90,6 @@ def test_more_private_records_than_there_are_is_refused(name):
         datasets.load(name, DatasetRequest(seed=0, private_size=1_000_000))
 
 
-@pytest.mark.parametrize(
-    "name", ["digits"] + [pytest.param(name, marks=needs_files) for name in ("mnist", "pneumoniamnist", "breastmnist")]
-)
-def test_no_image_is_in_two_parts(name):
-    dataset = _load(name)
-    parts = [_digests(part) for part in (dataset.private_inputs, dataset.public_inputs, dataset.test_inputs)]
-    assert len(set.union(*parts)) == sum(map(len, parts))
-
-
 @needs_files
 def test_mnist_has_the_papers_split_and_the_stored_votes_of_its_public_part_agree_with_its_labels():
     dataset = _load("mnist")
@@ -132,13 +116,6 @@ def test_adult_keeps_row_order_for_stored_votes_and_a_logistic_regression_is_rig
         assert (np.load(votes).argmax(axis=1) == in_order).mean() == pytest.approx(0.8440, abs=1e-4)
     model = LogisticRegression(max_iter=300).fit(dataset.private_inputs, dataset.private_labels)
     assert model.score(dataset.public_inputs, dataset.public_labels) >= 0.84
-
-
-@needs_files
-def test_adult_features_do_not_depend_on_sizes_or_seed():
-    some = datasets.load("adult", DatasetRequest(seed=3, private_size=50, public_size=10, test_size=1000))
-    np.testing.assert_array_equal(some.public_inputs, _load("adult").public_inputs[:10])
-    np.testing.assert_array_equal(some.test_inputs, _load("adult").test_inputs)
 
 
 @needs_files
@@ -192,14 +169,6 @@ def test_eicu_has_174_hospitals_with_private_stays_and_features_that_do_not_give
 
 
 @needs_files
-def test_the_eicu_join_is_that_of_the_1838_stays_with_an_outcome():
-    table = eicu_stays(published("eicu_demo"), None)
-    assert len(table) == 1838
-    assert (table["actualhospitalmortality"] == "EXPIRED").sum() == 155
-    assert table["hospitalid"].nunique() == 174
-
-
-@needs_files
 @pytest.mark.parametrize(
     ("name", "test", "pool", "positive"), [("pneumoniamnist", 624, 5232, 390), ("breastmnist", 156, 624, 114)]
 )
@@ -226,19 +195,6 @@ def breast(tmp_path):
         return datasets.load("breastmnist", DatasetRequest(seed=0, data_dir=tmp_path))
 
     return write
-
-
-def _shuffle(arrays):
-    order = np.random.default_rng(0).permutation(len(arrays["train_labels"]))
-    for name in ("train_images", "train_labels"):
-        arrays[name] = arrays[name][order]
-
-
-@needs_files
-def test_a_file_with_the_same_rows_in_another_order_gives_the_same_data_set(breast):
-    dataset = breast(_shuffle)
-    np.testing.assert_array_equal(dataset.private_inputs, _load("breastmnist").private_inputs)
-    np.testing.assert_array_equal(dataset.public_labels, _load("breastmnist").public_labels)
 
 
 def _one_pixel(arrays):

@@ -6,7 +6,7 @@ import pytest
 from coordinator.connection.sessions import Silences
 from coordinator.labelling.late_seats import LateSeats
 from protocols.study.queries import QueryBatch
-from protocols.wire.messages import Outcome, Refusal, VoteReply, VoteRequest
+from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 from tests.harness.studies import deployed_study
 
 # Every seat is needed; or the others are a quorum.
@@ -71,20 +71,6 @@ def test_a_seat_that_is_absent_or_refuses_is_not_asked_again(other):
     assert rounds.late.summary() == ""
 
 
-@pytest.mark.parametrize("other", [None, Refusal("teachers_failed", "no")])
-def test_a_seat_that_was_late_and_then_has_no_votes_is_not_said_to_have_answered(other):
-    rounds = Rounds({SEATS[1]: [LATE, other]})
-    assert rounds.ask(request())[SEATS[1]] is other
-    assert rounds.late.summary() == ""
-    assert rounds.events == []
-
-
-def test_an_outcome_that_a_seat_did_not_answer_is_not_sent_again_at_once():
-    rounds = Rounds({SEATS[1]: [LATE]})
-    assert rounds.ask(dict.fromkeys(SEATS, Outcome(STUDY.digest, bytes(32), np.ones(5, bool))))[SEATS[1]] is LATE
-    assert len(rounds.rounds) == 1
-
-
 def test_a_seat_that_is_late_for_ever_costs_the_patience_once_and_not_for_each_batch():
     rounds = Rounds({SEATS[1]: [LATE] * 1000}, patience_s=600.0)
     replies = rounds.ask(request())
@@ -98,13 +84,6 @@ def test_a_seat_that_is_late_for_ever_costs_the_patience_once_and_not_for_each_b
     # Another seat's patience is its own.
     rounds.said[SEATS[2]] = [LATE]
     assert rounds.ask(request(5))[SEATS[2]] is VOTES
-
-
-def test_waits_between_rounds_grow_within_bounds():
-    rounds = Rounds({SEATS[1]: [LATE] * 40})
-    rounds.ask(request())
-    assert rounds.waits == sorted(rounds.waits)
-    assert 1.0 <= rounds.waits[0] < rounds.waits[-1] == 60.0
 
 
 class Slow:

@@ -31,10 +31,6 @@ def test_every_record_is_asked_about_once_and_the_same_seed_gives_the_same_order
     np.testing.assert_array_equal(order, in_order(POOL, named, seed=3))
 
 
-def test_the_given_order_is_the_pools() -> None:
-    np.testing.assert_array_equal(in_order(POOL, GIVEN, seed=0), np.arange(len(POOL)))
-
-
 @pytest.mark.parametrize("named", ["coverage", "centres:4"])
 def test_the_first_questions_are_one_from_the_middle_of_each_cluster(named: str) -> None:
     first = in_order(POOL, named, seed=0)[:4]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from coordinator.queries import USUAL_BATCH, questions_of_a_batch
 from coordinator.queries.questions import UncertainFirst, by_uncertainty, in_order
 from protocols.errors import InvalidInput
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -76,11 +75,3 @@ def test_a_record_that_is_infinitely_far_from_others_is_refused() -> None:
     """Its distances are infinite in float32, and no weight or gain would be a number."""
     with refuses(InvalidInput, "1e+30"):
         UncertainFirst(np.concatenate([POOL[:40], np.full((1, 2), 1e30, np.float32)]))
-
-
-def test_the_size_of_a_batch_is_that_behind_the_colon() -> None:
-    wanted = {"given": None, "coverage": None, "uncertainty": USUAL_BATCH, "uncertainty:7": 7}
-    assert {named: questions_of_a_batch(named) for named in wanted} == wanted
-    for named in ("uncertainty:0", "uncertainty:-1", "uncertainty:x"):
-        with refuses(InvalidInput, named):
-            questions_of_a_batch(named)

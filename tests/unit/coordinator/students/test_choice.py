@@ -92,11 +92,6 @@ def test_a_kind_that_is_not_installed_is_listed_without_a_score(
         choose()
 
 
-def test_too_few_labels_are_refused() -> None:
-    with refuses(InvalidInput, 2, "auto", 3):
-        choose(TARGETS[:2])
-
-
 @pytest.mark.parametrize(("exporter", "chosen"), [("plugin:write", "plugged"), ("", "mlp")])
 def test_a_kind_of_another_distribution_is_considered_where_a_release_can_contain_it(
     kinds: dict[str, Fake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exporter: str, chosen: str

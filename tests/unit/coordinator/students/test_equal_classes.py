@@ -3,8 +3,6 @@ import pytest
 
 from coordinator.students import student_kind
 from coordinator.students.student import equal_weights, one_hot
-from protocols.errors import InvalidInput
-from tests.harness.refusals import refuses
 
 RNG = np.random.default_rng(0)
 # Two classes with means -1 and 1, nine records of the first for one of the second.
@@ -30,8 +28,3 @@ def test_a_student_of_equal_classes_decides_where_they_are_equally_likely():
     targets = one_hot(LABELS, 3)
     assert boundary("logistic_regression", targets) == pytest.approx(np.log(9) / 2, abs=0.15)
     assert boundary("logistic_regression+equal", targets) == pytest.approx(0, abs=0.15)
-
-
-def test_a_kind_stands_before_it():
-    with refuses(InvalidInput, "student"):
-        student_kind("+equal")

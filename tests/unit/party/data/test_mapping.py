@@ -38,10 +38,6 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, mappi
     assert read_mapping(path) == mapping
 
 
-def test_an_absent_file_maps_nothing(tmp_path: Path) -> None:
-    assert read_mapping(tmp_path / "mapping.toml") == DataMapping()
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -1,29 +1,11 @@
 """A score is checked against counts by hand, exact binomial tails, and its own symmetries."""
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from party.teachers.scores import score, wilson
-from protocols.errors import InvalidInput
-from tests.harness.refusals import refuses
 
 NAMES = ("no", "yes", "rare")
-
-
-def test_a_score_counts_what_is_right_by_class_and_what_a_constant_reaches() -> None:
-    labels = np.array([0] * 8 + [1] * 2)
-    predicted = np.array([0] * 7 + [1] + [1, 0])
-    found = score(predicted, labels, NAMES)
-    assert found.accuracy == 0.8
-    assert found.balanced == pytest.approx((7 / 8 + 1 / 2) / 2)
-    assert (found.commonest, found.commonest_class) == (0.8, "no")
-    assert found.recalls == {"no": 7 / 8, "yes": 1 / 2}
-    assert found.skewed
-    assert "balanced over classes 68.8 %" in found.words()
-    assert "always 'no' would be right in 80.0 %" in found.words()
-    with refuses(InvalidInput, "0 labelled records"):
-        score(labels[:0], labels[:0], NAMES)
 
 
 def test_both_intervals_cover_95_percent_of_exact_binomial_outcomes() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.crypto import identity
-from protocols.crypto.identity import PHRASE_WORDS, in_both_forms, normal_fingerprint, phrase, same_fingerprint
+from protocols.crypto.identity import PHRASE_WORDS, normal_fingerprint, phrase, same_fingerprint
 from protocols.errors import InvalidInput
 
 WORDS = identity._words()
@@ -69,8 +69,3 @@ def test_any_text_is_a_fingerprint_or_refused(text):
     except InvalidInput:
         return
     assert normal_fingerprint(normal) == normal
-
-
-def test_both_forms_stand_in_one_line():
-    zero = "00:" * 31 + "00"
-    assert in_both_forms(zero) == f"{zero} ({'-'.join(['abandon'] * 8)})"

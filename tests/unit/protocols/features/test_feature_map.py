@@ -8,7 +8,7 @@ import pytest
 from protocols.array_files import parse_arrays
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.encoder import Encoder
-from protocols.features.feature_map import KINDS, FeatureMap
+from protocols.features.feature_map import FeatureMap
 from protocols.features.images import Deskew, Hog
 from protocols.features.linear import Linear
 from tests.harness.refusals import refuses
@@ -16,16 +16,6 @@ from tests.harness.refusals import refuses
 IMAGES = np.random.default_rng(1).random((5, 16, 16)).astype(np.float32)
 LINEAR = Linear.of(np.random.default_rng(2).normal(size=(72, 3)), np.zeros(72))
 MADE = FeatureMap((16, 16), (Deskew(), Hog(8, 3), LINEAR))
-
-
-def test_without_a_stage_features_are_the_records_own_values() -> None:
-    np.testing.assert_array_equal(FeatureMap((16, 16))(IMAGES), IMAGES.reshape(5, 256))
-
-
-def test_stages_work_one_after_another() -> None:
-    np.testing.assert_array_equal(MADE(IMAGES), LINEAR(Hog(8, 3)(Deskew()(IMAGES))))
-    assert MADE.width == 3
-    assert MADE(IMAGES[:0]).shape == (0, 3)
 
 
 def test_a_file_gives_the_same_map_back() -> None:
@@ -94,7 +84,3 @@ def test_records_that_do_not_fit_are_refused(records, words) -> None:
 def test_an_encoder_out_of_range_is_refused(content, width) -> None:
     with refuses(InvalidInput, "encoder"):
         Encoder(content, width)
-
-
-def test_kinds_of_stages_have_numbers_of_their_own() -> None:
-    assert sorted(KINDS) == [1, 2, 3, 4, 5]

@@ -8,10 +8,8 @@ from scipy import stats
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
-from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN
-from tests.harness.refusals import refuses
 
 TERMS = {
     "sigma": 5.0,
@@ -110,10 +108,3 @@ def test_both_rounds_cost_what_confident_gnmax_costs():
 def test_predictions_that_are_no_probabilities_are_refused(predictions, message):
     with pytest.raises(InvalidInput, match=message):
         INTERACTIVE.release(np.ones((1, 2)), noise(), view="label", predictions=predictions, total_weight=2.0)
-
-
-def test_predictions_of_another_shape_are_refused():
-    with refuses(InvalidInput, "(1, 3)", "(1, 2)"):
-        check_predictions(np.full((1, 3), 1 / 3), shape=(1, 2))
-    with refuses(InvalidInput, "total_weight"):
-        INTERACTIVE.release(np.ones((1, 2)), noise(), view="label", predictions=np.full((1, 2), 0.5))

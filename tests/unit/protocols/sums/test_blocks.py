@@ -150,17 +150,6 @@ def test_each_block_points_where_its_definition_says(seed) -> None:
             assert np.abs(part - slow_phi(block, length, record)).max() < 8
 
 
-def test_a_value_that_equals_its_centre_is_below_it() -> None:
-    block = Signs(share=1, columns=np.arange(2), scales=np.ones(2), centre=np.array([1024, 1024]))
-    assert np.sign(Blocks(FeatureMap((2,)), (block,)).phi(np.array([[1, 1.5]], np.float32))).tolist() == [[-1, 1]]
-
-
-def test_one_cell_is_exactly_one() -> None:
-    cells = Nearest.of(np.eye(3, dtype=np.float32), columns=np.arange(3))
-    phi = Blocks(FeatureMap((3,)), (cells,)).phi(np.eye(3, dtype=np.float32))
-    assert phi.tolist() == [[0, 0, NORM_STEPS], [0, NORM_STEPS, 0], [NORM_STEPS, 0, 0]]
-
-
 @pytest.mark.parametrize("classes", [2, 3, 10, 57])
 def test_targets_are_a_simplex_of_length_one(classes) -> None:
     found = simplex(classes)
@@ -169,10 +158,6 @@ def test_targets_are_a_simplex_of_length_one(classes) -> None:
     expected = np.full((classes, classes), -1 / (classes - 1))
     np.fill_diagonal(expected, 1)
     assert np.abs(inner - expected).max() < 2e-3
-
-
-def test_two_classes_are_plus_and_minus_one() -> None:
-    assert simplex(2).tolist() == [[TARGET_STEPS], [-TARGET_STEPS]]
 
 
 def test_targets_have_no_entry_below_zero_where_features_have_none() -> None:

@@ -1,6 +1,5 @@
 """Which public queries a record is nearest to, held against a slow reading in fractions."""
 
-import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -62,11 +61,6 @@ def test_queries_are_numbered_partition_after_partition_and_cells_by_label() -> 
     assert said(made, records, np.array([1, 0]), classes=2).tolist() == [[5, 7], [0, 8]]
 
 
-def test_points_that_round_to_the_same_steps_are_one_query() -> None:
-    points = np.array([[0.0], [1e-5], [1.0]], np.float32)
-    assert len(Nearest.of(points, columns=np.array([0])).centres) == 2
-
-
 @pytest.mark.parametrize(
     ("points", "more", "words"),
     [
@@ -83,17 +77,6 @@ def test_a_partition_out_of_range_is_refused(points, more, words) -> None:
     given_ = {"columns": np.arange(points.shape[1])} | more
     with pytest.raises(InvalidInput, match=words):
         Nearest.of(points.astype(np.float32), **given_)
-
-
-def test_records_of_another_shape_are_refused() -> None:
-    with refuses(InvalidInput, "(4,)", "(3,)"):
-        said(two_partitions(), np.zeros((2, 4), np.float32), np.array([0, 1]), classes=2)
-
-
-def test_cells_of_unequal_weight_are_no_record_votes() -> None:
-    first, second = two_partitions().blocks
-    assert not Blocks(FeatureMap((3,)), (first, dataclasses.replace(second, share=2))).plain
-    assert Blocks(FeatureMap((3,)), (dataclasses.replace(first, nearest=2, share=2), second)).plain
 
 
 @pytest.mark.parametrize("centre", [-(2**63), MOST_STEPS + 1, -MOST_STEPS - 1])

@@ -5,10 +5,9 @@ import inspect
 import numpy as np
 import pytest
 
-from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
-from protocols.sums.blocks import NORM_STEPS, Blocks, Constant, Linear, Nearest
-from protocols.sums.choice import block_of_rows, choose, explained, how_many_cells, prior_kernel
+from protocols.sums.blocks import NORM_STEPS, Blocks, Nearest
+from protocols.sums.choice import choose, explained, how_many_cells, prior_kernel
 
 
 def a_pool(records: int = 300, width: int = 40, seed: int = 0):
@@ -21,12 +20,6 @@ def chosen(noise: float, *, pool=None, classes: int = 3, table: bool = True, cen
     return choose(
         pool, FeatureMap((pool.shape[1],)), units=5000, noise=noise, classes=classes, table=table, centres=centres
     )
-
-
-def test_less_noise_has_more_components() -> None:
-    rows = [chosen(noise).rows for noise in (0.1, 0.01, 0.001)]
-    assert rows[0] < rows[1] < rows[2]
-    assert all(isinstance(each, Constant | Linear) for each in chosen(0.01).blocks)
 
 
 def test_the_choice_is_a_function_of_public_figures_alone() -> None:
@@ -68,14 +61,3 @@ def test_what_is_explained_is_between_nothing_and_all_and_falls_with_noise() -> 
     ]
     assert told == sorted(told, reverse=True)
     assert 0 < told[-1] < told[0] < 1
-
-
-def test_constants_share_the_prior_of_other_rows() -> None:
-    made = chosen(0.01)
-    assert block_of_rows(made).tolist() == [-1, *[0] * (made.rows - 1)]
-
-
-def test_a_pool_that_tells_nothing_apart_is_refused() -> None:
-    for pool in (np.ones((20, 3), np.float32), a_pool()[:1], a_pool() * np.float32(np.nan)):
-        with pytest.raises(InvalidInput):
-            chosen(0.01, pool=pool)

@@ -26,7 +26,6 @@ from protocols.wire.frames import (
     Welcome,
     agree_version,
     head_statement,
-    printable,
     read_frame,
     sign_frame,
 )
@@ -64,7 +63,6 @@ nonces = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
 words = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
 heads = recipe(Head, st.integers(0, 2**53 - 1), hashes)
 counts = st.integers(1, 2**53 - 1)
-several_hashes = st.lists(hashes, max_size=3).map(tuple)
 of_seats = recipe(
     SeatHeads, hashes, words, heads, heads, st.lists(hashes, max_size=3).map(tuple), st.binary(max_size=99)
 )
@@ -193,12 +191,6 @@ def test_nonces_and_digests_of_another_length_are_malformed(short):
                 Ask(b"n" * 16, 1, b"n" * 16, b"s" * short, "h", EMPTY, EMPTY, b""), key=KEY, certificate=CERTIFICATE
             )
         )
-
-
-def test_text_for_terminals_is_short_and_printable():
-    assert printable("a\x1b[2J\u202eb") == "a?[2J?b"
-    with refuses(MalformedMessage, "allowed"):
-        printable("x" * 5000)
 
 
 def test_versions_are_agreed_newest_first_and_named_when_there_is_none():

@@ -174,12 +174,6 @@ def test_a_batch_number_that_no_ledger_can_hold_is_refused(number):
         QueryBatch(number, np.arange(1), np.zeros((1, 1), np.float32))
 
 
-@given(several)
-def test_arrays_come_back_as_they_were(given_arrays):
-    again = decode_arrays(encode_arrays(given_arrays))
-    assert [(each.dtype, each.shape) for each in again] == [(each.dtype, each.shape) for each in given_arrays]
-
-
 @given(st.binary(max_size=100))
 def test_any_bytes_are_arrays_or_malformed(data):
     try:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import DataCorrupt, DataUnavailable
-from runtime.checked_files import check_content, line_digests, read_lines, read_unpacked
+from runtime.checked_files import check_content, read_lines, read_unpacked
 from simulations import datasets
 from simulations.datasets import published_images, sources
 from simulations.datasets.dataset import DatasetRequest
@@ -29,12 +29,6 @@ def test_an_absent_data_set_says_where_it_was_looked_for_and_how_to_get_it(name,
             datasets.load(name, DatasetRequest(seed=0, data_dir=data_dir))
         for part in (str(place), "https://", "CONCLAVE_DATA=", "--data-dir", "download"):
             assert part in str(raised.value)
-
-
-def test_without_any_folder_the_message_says_that_none_was_named(monkeypatch):
-    monkeypatch.delenv("CONCLAVE_DATA", raising=False)
-    with refuses(DataUnavailable, "--data-dir", "CONCLAVE_DATA"):
-        datasets.load("mnist", DatasetRequest(seed=0))
 
 
 def test_the_first_name_found_is_taken_and_a_given_folder_goes_before_the_environment(tmp_path, monkeypatch):
@@ -72,20 +66,6 @@ def test_content_checksums_ignore_the_order_of_rows_and_nothing_else(rows, data)
     ):
         with refuses(DataCorrupt, expected):
             check_content("file", wrong, expected, ordered=False)
-
-
-def test_an_ordered_checksum_refuses_another_order_and_names_file_found_and_expected():
-    expected = _checksum(line_digests(["a", "b"]), ordered=True)
-    check_content("f.csv", line_digests(["a", "b"]), expected, ordered=True)
-    with refuses(DataCorrupt, "f.csv", 2, expected):
-        check_content("f.csv", line_digests(["b", "a"]), expected, ordered=True)
-
-
-def test_lines_are_the_same_plain_compressed_and_with_other_line_ends(tmp_path):
-    (tmp_path / "a").write_bytes(b"x, 1\ny, 2\n\n")
-    (tmp_path / "b").write_bytes(b"x, 1\r\ny, 2 ")
-    (tmp_path / "c.gz").write_bytes(gzip.compress(b"x, 1\ny, 2\n"))
-    assert {tuple(read_lines(tmp_path / name)) for name in ("a", "b", "c.gz")} == {("x, 1", "y, 2")}
 
 
 def test_damaged_files_are_refused_and_never_unpickled(tmp_path):
@@ -181,17 +161,3 @@ def test_idx_files_that_do_not_fit_their_header_are_refused(content, tmp_path, s
     root = _mnist_folder(tmp_path, small_mnist, t1=content)
     with refuses(DataCorrupt, "idx"):
         datasets.load("mnist", DatasetRequest(seed=0, data_dir=root))
-
-
-def test_mnist_arrays_of_another_shape_type_or_length_are_refused(tmp_path, small_mnist):
-    names = ("x_train", "y_train", "x_test", "y_test")
-    (tmp_path / "mnist").mkdir()
-    for index, wrong, message in (
-        (0, small_mnist[0].astype(np.float32), "float32"),
-        (0, small_mnist[0].reshape(40, -1), "3 dimensions"),
-        (1, small_mnist[1][1:], "40 images but 39 labels"),
-    ):
-        arrays = dict(zip(names, small_mnist, strict=True)) | {names[index]: wrong}
-        np.savez(tmp_path / "mnist" / "mnist.npz", **arrays)
-        with pytest.raises(DataCorrupt, match=message):
-            datasets.load("mnist", DatasetRequest(seed=0, data_dir=tmp_path))

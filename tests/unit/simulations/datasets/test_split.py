@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from simulations.datasets.dataset import choose, cut, fixed_public_and_test
+from simulations.datasets.dataset import cut, fixed_public_and_test
 from tests.harness.refusals import refuses
 
 
@@ -69,11 +69,3 @@ def test_an_official_test_set_is_public_from_its_start_and_test_from_its_end():
     assert (public.tolist(), test.tolist()) == ([0, 1], [9])
     with refuses(InvalidInput, 10):
         fixed_public_and_test(10, 8, None, (9, 3), "toy")
-
-
-def test_a_choice_of_private_records_is_ascending_and_cannot_exceed_what_is_there():
-    chosen = choose(100, 10, "toy", np.random.default_rng(0))
-    assert len(chosen) == 10
-    assert (np.diff(chosen) > 0).all()
-    with refuses(InvalidInput, "private_size", 101, 1, 100):
-        choose(100, 101, "toy", np.random.default_rng(0))

@@ -12,13 +12,6 @@ def parse(text, parties=100, seed=0):
     return parse_budgets(text, parties=parties, delta=1e-5, seed=seed)
 
 
-def test_one_value_goes_to_everyone():
-    budgets = parse("2.5", 3)
-    assert budgets.epsilon.tolist() == [2.5] * 3
-    assert budgets.delta.tolist() == [1e-5] * 3
-    assert len(set(budgets.names)) == 3
-
-
 def test_shares_become_the_nearest_numbers_of_parties_in_an_order_from_the_seed():
     budgets = parse("1:0.34,2:0.43,3:0.23", 250)
     values, sizes = np.unique(budgets.epsilon, return_counts=True)
@@ -101,8 +94,3 @@ def test_a_budgets_file_that_is_wrong_says_where(tmp_path, content, reason):
     path.write_text(content)
     with refuses(InvalidInput, *reason):
         parse(str(path), 2)
-
-
-def test_no_parties_are_refused():
-    with refuses(InvalidInput, "at least 1"):
-        parse("1", 0)

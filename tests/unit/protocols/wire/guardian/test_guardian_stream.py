@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.channel import Channel
 from protocols.errors import ChannelClosed, MalformedMessage
 from protocols.wire.guardian import CARRIED_BYTES, PIECE_BYTES, EndedByPeer, GuardianStream
 from tests.harness.refusals import refuses
@@ -47,10 +46,6 @@ def test_messages_of_every_size_arrive_whole_and_in_order(sizes):
     # Checks of types in them draw from `random`, which hypothesis watches.
     for each in carriers:
         each.join(300)
-
-
-def test_a_stream_is_a_channel():
-    assert isinstance(GuardianStream(silence_s=1.0), Channel)
 
 
 def test_both_sides_may_send_before_either_reads():
