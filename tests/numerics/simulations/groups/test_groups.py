@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulations.datasets.groups import Grouping
-from simulations.groups import FEWEST, REPLICATES, Replicates, brier_terms, by_group, calibration, cost_of
+from simulations.groups import FEWEST, REPLICATES, Replicates, between, brier_terms, by_group, calibration, cost_of
 
 
 def predictions(records: int, classes: int, seed: int) -> np.ndarray:
