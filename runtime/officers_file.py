@@ -102,7 +102,7 @@ def _described(study: DeployedStudy, asked: Asked | None, hospital: Hospital | N
         *guardian,
         ("Hospitals", f"{len(parties)}: {', '.join(map(study.named, parties))}"),
         ("Columns that are used", columns),
-        *([("What is predicted", f"{terms.label}: {', '.join(terms.class_names)}")] if terms.label else []),
+        *([("What is predicted", f"{terms.label}: {terms.predicted}".removeprefix(": "))] if terms.labels else []),
         ("Questions", f"up to {study.query_limit} about {terms.pool_size} public records"),
         ("Last day on which a node answers", terms.ends),
     ]

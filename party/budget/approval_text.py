@@ -92,10 +92,11 @@ def _counts_asked(study: DeployedStudy, terms: Terms) -> list[str]:
 
 def _labels_asked(study: DeployedStudy, terms: Terms) -> list[str]:
     sums = unit_sums(study)
-    asked, part = "queries", f"each record votes with its own label in {sums.votes} of the queries"
+    own = "findings, all in one message as long as that of one," if study.findings else "label"
+    asked, part = "queries", f"each record votes with its own {own} in {sums.votes} of the queries"
     if sums.signed:
         asked = "features"
-        part = f"each record says with its own label how far it goes with each of the {sums.queries} features"
+        part = f"each record says with its own {own} how far it goes with each of the {sums.queries} features"
     return [
         f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed",
         f"Asked        once, {sums.queries} public {asked} together, until {terms.ends}",
@@ -128,10 +129,10 @@ def _teachers_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> l
         f"Asked        {terms.pool_size} public queries, in batches of up to {votes.batch_limit}, until {terms.ends}",
         *chosen,
         f"Questions    {checked if pool_checked else unchecked}",
-        f"Your part    each of {votes.teachers} teachers per seat votes on each query; records, models and features "
-        "stay here",
-        f"Released     one label per query, by {study.mechanism.name}, a student model trained on these labels, and a "
-        "privacy statement",
+        f"Your part    each of {votes.teachers} teachers per seat votes on each query{votes.asks.in_words}; records, "
+        "models and features stay here",
+        f"Released     {'labels of the findings' if study.findings else 'one label'} per query, by "
+        f"{study.mechanism.name}, a student model trained on these labels, and a privacy statement",
     ]
 
 
@@ -176,7 +177,7 @@ def approval_words(
     lines = [
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",
-        f"Classes      {', '.join(terms.class_names)}",
+        f"{'Findings' if terms.findings else 'Classes':<13}{terms.predicted}",
         *_what_is_asked(study, terms, pool_checked=pool_checked),
         *_who_sees(study, about),
         "",

@@ -77,7 +77,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class FeaturesFile:
-    """cohort: whose first event is the index day; columns: the features, and the label last."""
+    """cohort: whose first event is the index day; columns: the features, and labels last: one, or a finding each."""
 
     cohort: Wanted
     columns: tuple[Wanted, ...]
@@ -96,7 +96,10 @@ def _read_features(path: Path) -> FeaturesFile:
     """The file. Raises DataUnavailable, InvalidInput naming file and key."""
     table = TomlTable(path, read_toml(path))
     features = tuple(_wanted(each, label=False) for each in table.tables("feature"))
-    found = FeaturesFile(_cohort(table.table("cohort")), (*features, _wanted(table.table("label"), label=True)))
+    several = isinstance(table.values.get("label"), list)
+    of_labels = table.tables("label") if several else [table.table("label")]
+    labels = (_wanted(each, label=True) for each in of_labels)
+    found = FeaturesFile(_cohort(table.table("cohort")), (*features, *labels))
     table.done()
     names = [each.column for each in found.columns]
     if len(set(names)) < len(names) or IDENTITY in names:
@@ -229,7 +232,8 @@ class CohortSource(TableSource):
         shape = (len(table.everybody), *found.inputs.shape[1:])
         if np.prod(shape) > VALUES:
             raise DataCorrupt(f"{self.shown}: {len(table.everybody)} persons; allowed: at most {VALUES} values")
-        inputs, labels = np.zeros(shape, np.float32), np.zeros(len(table.everybody), np.int64)
+        inputs = np.zeros(shape, np.float32)
+        labels = np.zeros((len(table.everybody), *found.labels.shape[1:]), np.int64)
         used = np.zeros(len(table.everybody), bool)
         inputs[table.rows], labels[table.rows], used[table.rows] = found.inputs, found.labels, found.usable
         return Records(inputs, labels, table.everybody if settings.patient else None, None, used)

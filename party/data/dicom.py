@@ -17,7 +17,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from party.data.records import DataSettings, Records, Source, own_class_ids, study_texts
+from party.data.records import DataSettings, Records, Source, labels_of
 from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt
 from protocols.reading import VALUES, open_file
@@ -58,12 +58,13 @@ class DicomFolder(Source):
             raise DataCorrupt(f"{self.shown}: data.group is {settings.group!r}; allowed: none with images")
         if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3):
             raise DataCorrupt(f"{self.shown}: the study's inputs have shape {shape}; allowed: (h, w) or (h, w, 3)")
-        names = [_FILE, settings.mapping.own(terms.label), *filter(None, [settings.patient])]
+        names = [_FILE, *filter(None, [*map(settings.mapping.own, terms.labels), settings.patient])]
         columns = read_csv(self.labels, names, delimiter=form.delimiter or ",", encoding=form.encoding or "utf-8")
         files = columns[_FILE]
         if len(files) * prod(shape) > VALUES:
             raise DataCorrupt(f"{self.shown}: {len(files)} images of {shape}; allowed: at most {VALUES} values")
-        labels = own_class_ids(study_texts(terms.label, columns, settings), settings, terms)
+        used = np.ones(len(files), bool)
+        labels = labels_of(columns, used, settings, terms)
         where = f"{self.labels}: column {settings.patient!r}"
         patients = None
         if settings.patient:
@@ -71,7 +72,7 @@ class DicomFolder(Source):
         inputs = np.zeros((len(files), *shape), np.float32)
         for row, name in enumerate(files):
             inputs[row] = self._image(name, row + 1, shape)
-        return Records(inputs, labels, patients)
+        return Records(inputs, labels, patients, None, used)
 
     def _image(self, name: str, row: int, shape: tuple[int, ...]) -> Float32[ndarray, "height width ..."]:
         """One image; its size is checked before its pixels are unpacked."""

@@ -11,7 +11,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from party.data.mapping import Form
-from party.data.records import Columns, DataSettings, FileSource, Records, TableSource, own_class_ids
+from party.data.records import Columns, DataSettings, FileSource, Records, TableSource, labels_of
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
 from protocols.reading import VALUES
@@ -64,9 +64,11 @@ class NpzFile(FileSource):
         with np.errstate(over="ignore"):
             encoded = inputs.astype(np.float32)
         if labels.dtype.kind == "U":
-            return Records(
-                encoded, own_class_ids([str(each) for each in labels.ravel()], settings, terms), patients, groups
-            )
+            columns, used = np.atleast_2d(labels.T), np.ones(len(labels), bool)
+            if labels.ndim > 2 or len(columns) != len(terms.labels):
+                raise DataCorrupt(f"{path}: labels of shape {labels.shape}; allowed: {len(terms.labels)} a record")
+            held = dict(zip(map(settings.mapping.own, terms.labels), columns.tolist(), strict=True))
+            return Records(encoded, labels_of(held, used, settings, terms), patients, groups, used)
         if labels.size and int(labels.max()) > np.iinfo(np.int64).max:
             raise DataCorrupt(f"{path}: label {labels.max()}; allowed: 0 to {len(terms.class_names) - 1}")
         return Records(encoded, labels.astype(np.int64), patients, groups)

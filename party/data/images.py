@@ -39,6 +39,8 @@ class ImageFolder(FileSource):
             raise DataUnavailable(
                 f"{folder} does not exist or is not a folder; allowed: a folder with one folder per class"
             )
+        if len(terms.labels) != 1:
+            raise DataCorrupt(f"{folder}: a folder for each class; allowed with several findings: loader npz or dicom")
         if settings.group:
             raise DataCorrupt(f"{folder}: data.group is {settings.group!r}; allowed: none with images")
         files = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
@@ -46,7 +48,7 @@ class ImageFolder(FileSource):
             raise DataCorrupt(f"{folder} holds no image; allowed: {', '.join(_SUFFIXES)} in one folder per class")
         if len(files) * prod(terms.input_shape) > VALUES:
             raise DataCorrupt(f"{folder}: {len(files)} images of {terms.input_shape}; allowed: at most {VALUES} values")
-        labels = own_class_ids([path.parent.name for path in files], settings, terms)
+        labels = own_class_ids([path.parent.name for path in files], settings, terms, column=terms.label)
         inputs = np.zeros((len(files), *terms.input_shape), np.float32)
         for row, path in enumerate(files):
             inputs[row] = _image(path, terms.input_shape)

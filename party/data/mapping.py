@@ -89,7 +89,8 @@ EQUAL_ROWS: Final = ("one", "each")
 REMEDIES: Final = ("missing", "leave out", "clip")
 _HEADER: Final = """\
 # How this hospital's data set is written, and what its words are in the study. `conclave-party data map` writes this
-# file anew from what it holds (comments are lost); it can be edited. [columns]: the study's column = your column.
+# file anew from what it holds (comments are lost); it can be edited. [columns]: the study's column = your column, ""
+# for a finding that is not recorded here.
 # [values.COLUMN]: your value = the study's value, "" for a missing one. [unusable]: what happens to a value of the
 # study's column that cannot be used: "missing", "leave out" (the record is not used), or "clip" (only a number that is
 # far from the study's centre). Without it such a value is refused, with its row. [times]: by what numbers in another

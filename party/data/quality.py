@@ -201,8 +201,7 @@ def examine_rows(settings: DataSettings, terms: Terms) -> Quality:
     mapping, found, problems = _named(header, mapping, terms, replace(settings, mapping=mapping))
     proposals += found
     present = [each for each in terms.features if header.count(mapping.own(each.column)) == 1]
-    labels = [terms.label] if terms.label else []
-    own = [mapping.own(column) for column in (*(each.column for each in present), *labels)]
+    own = [mapping.own(column) for column in (*(each.column for each in present), *terms.labels)]
     names = [name for name in (*own, settings.patient, settings.group) if header.count(name) == 1]
     columns = settings.source.columns(names, mapping.form)
     rows = len(next(iter(columns.values()), ()))
@@ -213,8 +212,9 @@ def examine_rows(settings: DataSettings, terms: Terms) -> Quality:
     examined = _Examined(replace(settings, mapping=mapping), columns, proposals, problems)
     examined.numbers(present)
     of_columns = tuple(examined.feature(each) for each in present)
-    if terms.label and mapping.own(terms.label) in columns:
-        examined.label(terms)
+    for label in terms.labels:
+        if mapping.own(label) in columns:
+            examined.label(label, terms)
     for name in {settings.patient, settings.group} & set(columns):
         examined.names(name)
     return Quality(rows, of_columns, tuple(problems), tuple(proposals), examined.settings.mapping)
@@ -226,13 +226,14 @@ def _named(
     """Which of the hospital's columns are the study's. A column that names patients, groups or hospitals is none."""
     proposals, problems, columns = [], [], dict(mapping.columns)
     wanted = {each.column: each for each in terms.features}
-    apart = {settings.patient, settings.group, settings.hospitals, *columns.values(), *wanted, terms.label}
-    absent = {column for column in terms.columns if mapping.own(column) not in header}
+    apart = {settings.patient, settings.group, settings.hospitals, *columns.values(), *wanted, *terms.labels}
+    elsewhere = {name for name in terms.findings if not mapping.own(name)}  # not recorded here
+    absent = {column for column in terms.columns if column not in elsewhere and mapping.own(column) not in header}
     open_yet = [name for name in header if header.count(name) == 1 and name not in apart] if absent else []
     held: Columns = settings.source.columns(open_yet, mapping.form) if open_yet else {}
     for column in terms.columns:
         own = mapping.own(column)
-        if header.count(own) == 1:
+        if header.count(own) == 1 or column in elsewhere:
             continue
         other = column_meant(column, header) if column not in mapping.columns else None
         if header.count(own) > 1:
@@ -247,6 +248,8 @@ def _named(
             perhaps = f"; perhaps {', '.join(alike)}" if alike else ""
             meant_by = f'"{column}={alike[0] if len(alike) == 1 else "YOURS"}"'
             todo = f"conclave-party data map STUDY --column {meant_by}"
+            if column in terms.findings:
+                todo += f', or --column "{column}=" if it is not recorded here'
             problems.append(Problem(column, own, f"no column {own!r}{perhaps}", todo, column_is=meant_by))
     named = {"patient": settings.patient, "group": settings.group, "hospitals": settings.hospitals}
     for key, name in named.items():
@@ -344,16 +347,18 @@ class _Examined:
             values=(_range(feature, texts),),
         )  # fmt: skip
 
-    def label(self, terms: Terms) -> None:
-        """Examines the label."""
-        texts = self._texts(None, terms.label)
-        wrong = np.array([text.strip() not in terms.class_names for text in texts], bool)
-        self._words(terms.label, wrong, terms.class_names, None)
-        texts = self._texts(None, terms.label)
-        wrong = np.array([text.strip() not in terms.class_names for text in texts], bool)
-        if self.settings.mapping.unusable.get(terms.label) is None:
-            found, todo = f"no class; allowed: {', '.join(terms.class_names)}", _words_mean(terms.label, "leave out")
-            self._problem(terms.label, found, todo, wrong)
+    def label(self, column: str, terms: Terms) -> None:
+        """Examines a column of labels."""
+        self._words(column, self._no_class(column, terms), terms.class_names, None)
+        if self.settings.mapping.unusable.get(column) is None:
+            what, otherwise = ("finding", "missing") if terms.findings else ("class", "leave out")
+            found = f"no {what}; allowed: {', '.join(terms.class_names)}"
+            self._problem(column, found, _words_mean(column, otherwise), self._no_class(column, terms))
+
+    def _no_class(self, column: str, terms: Terms) -> Bool[ndarray, " rows"]:
+        """Which rows say nothing that the study knows; a finding may be missing."""
+        known = {*terms.class_names, *(missing_texts(self.settings) if terms.findings else ())}
+        return np.array([text.strip() not in known for text in self._texts(None, column)], bool)
 
     def names(self, column: str) -> None:
         """Examines the column that names patients or groups."""

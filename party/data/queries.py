@@ -10,12 +10,12 @@ import io
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32
 from numpy import ndarray
 
 from party.data import load_records, of_file
 from party.data.files import npz_inputs
-from party.data.records import DataSettings, table_inputs, usable_inputs, wanted
+from party.data.records import DataSettings, Labels, table_inputs, usable_inputs, wanted
 from protocols.array_files import array_names, read_array
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.refusals.code import Code
@@ -48,11 +48,11 @@ def read_queries(path: Path, data: DataSettings, terms: Terms) -> Float32[ndarra
 
 def own_records(
     data: DataSettings, path: Path, terms: Terms
-) -> tuple[Float32[ndarray, "records ..."], Int64[ndarray, " records"] | None, Bool[ndarray, " records"]]:
+) -> tuple[Float32[ndarray, "records ..."], Labels | None, Bool[ndarray, " records"]]:
     """Inputs, labels (None where there are none) and which records can be used, of a file of this hospital's.
 
-    A table has labels if it has the label's column; a folder of images always has, as its folders are classes. Raises
-    as read_queries does.
+    A table has labels if it has their columns; a folder of images always has, as its folders are classes. Raises as
+    read_queries does.
     """
     if path.suffix.lower() in (".npy", ".npz"):
         inputs = read_queries(path, data, terms)
@@ -61,7 +61,7 @@ def own_records(
         return inputs, labels, np.ones(len(inputs), bool)
     settings = of_file(data, path)
     form = settings.mapping.form
-    if not settings.source.is_table or settings.mapping.own(terms.label) in settings.source.header(form):
+    if not settings.source.is_table or {*map(settings.mapping.own, terms.labels)} <= {*settings.source.header(form)}:
         records = load_records(settings, terms)
         return records.inputs, records.labels, records.usable
     columns = settings.source.columns(wanted(settings, terms, labelled=False), form)
@@ -110,7 +110,9 @@ def keep_pool(source: Path, target: Path, terms: Terms) -> None:
     write_atomically(target, content.getvalue())
 
 
-def check_batch(batch: QueryBatch, pool: Float32[ndarray, "queries ..."]) -> None:
-    """Raises Refused("other_pool") unless every query of a batch equals the pool's at its position."""
-    if batch.ids.min() < 0 or batch.ids.max() >= len(pool) or not np.array_equal(batch.inputs, pool[batch.ids]):
+def check_batch(batch: QueryBatch, pool: Float32[ndarray, "queries ..."], *, rows: int = 1) -> None:
+    """Raises Refused("other_pool") unless every query of a batch equals the pool's at its position. rows: that the
+    study asks of each record of the pool."""
+    at = batch.ids // rows
+    if at.min() < 0 or at.max() >= len(pool) or not np.array_equal(batch.inputs, pool[at]):
         raise Refused(Code.OTHER_POOL, f"batch {batch.number} holds queries that are not in the study's pool")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -25,6 +25,7 @@ from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import VALUES
 from protocols.study import features
 from protocols.study.count_cells import MISSING
+from protocols.study.findings import NOT_KNOWN
 from protocols.study.terms import Feature, Terms
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from runtime.settings import TomlTable
 
 Columns = Mapping[str, Sequence[str]]
+Labels = Int64[ndarray, "records *findings"]
 # At how many hospitals a patient may be said to be known.
 _MOST_HOSPITALS = 2**10
 
@@ -137,22 +139,27 @@ class DataSettings:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Private records. inputs: finite; labels: class ids; patients, groups: one string per record, None if not
-    given; used: the records that are used, None for all; names: which of RULES says when two patients' names are one;
-    equal_are_one: whether equal records of a patient, or of nobody named, count as one; known_at: at how many hospitals
-    each record's patient is known, None if not given.
+    """Private records. inputs: finite; labels: class ids, or of several findings a column each: 1 present, 0 absent, -1
+    not known; patients, groups: one string per record, None if not given; used: the records that are used, None for
+    all; names: which of RULES says when two patients' names are one; equal_are_one: whether equal records of a patient,
+    or of nobody named, count as one; known_at: at how many hospitals each record's patient is known, None if not given.
 
     A record that is not used keeps its place: which teacher learns which other record does not depend on it.
     """
 
     inputs: Float32[ndarray, "records ..."] = field(repr=False)
-    labels: Int64[ndarray, " records"] = field(repr=False)
+    labels: Labels = field(repr=False)
     patients: Sequence[str] | None = field(default=None, repr=False)
     groups: Sequence[str] | None = field(default=None, repr=False)
     used: Bool[ndarray, " records"] | None = field(default=None, repr=False)
     names: str = "exact"
     equal_are_one: bool = False
     known_at: Int64[ndarray, " records"] | None = field(default=None, repr=False)
+
+    def of_finding(self, at: int) -> Records:
+        """The same with the labels of one finding, of which those are used that know it."""
+        labels = self.labels[:, at]
+        return replace(self, labels=labels, used=self.usable & (labels != NOT_KNOWN))
 
     @property
     def usable(self) -> Bool[ndarray, " records"]:
@@ -185,7 +192,7 @@ class Records:
         """The first record with the same inputs, label and patient; what is not used is equal to nothing."""
         whose = None if self.patients is None else self.patients_by(self.names)
         keys = [
-            (row.tobytes(), int(self.labels[at]), None if whose is None else int(whose[at])) if used else at
+            (row.tobytes(), self.labels[at].tobytes(), None if whose is None else int(whose[at])) if used else at
             for at, (row, used) in enumerate(zip(self.inputs, self.usable, strict=True))
         ]
         return joined(np.arange(len(keys)), keys)
@@ -210,8 +217,12 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
     """Returns `records` unchanged. Raises DataCorrupt unless they fit the terms."""
     where = settings.shown
     inputs, labels = np.asarray(records.inputs), np.asarray(records.labels)
-    if inputs.dtype != np.float32 or not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
-        raise DataCorrupt(f"{where}: inputs {inputs.dtype}, labels {labels.dtype}; allowed: float32 and one int each")
+    told = (len(terms.findings),) if terms.findings else ()
+    if inputs.dtype != np.float32 or not np.issubdtype(labels.dtype, np.integer) or labels.shape[1:] != told:
+        raise DataCorrupt(
+            f"{where}: inputs {inputs.dtype}, labels {labels.dtype} of shape {labels.shape}; allowed: float32, and "
+            f"{f'{told[0]} whole numbers each, a finding' if told else 'one whole number each'}"
+        )
     if inputs.shape[1:] != terms.input_shape:
         raise DataCorrupt(f"{where}: inputs have shape {inputs.shape[1:]}; allowed: {terms.input_shape}, by the terms")
     if not 0 < len(inputs) == len(labels):
@@ -219,12 +230,12 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
     bad = ~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)
     if bad.any():
         raise DataCorrupt(f"{where}: row {int(bad.argmax()) + 1}: NaN or infinite features; allowed: finite numbers")
-    outside = (labels < 0) | (labels >= len(terms.class_names))
+    least, most = NOT_KNOWN if terms.findings else 0, len(terms.class_names) - 1
+    outside = ((labels < least) | (labels > most)).reshape(len(labels), -1)
     if outside.any():
-        row = int(outside.argmax())
-        raise DataCorrupt(
-            f"{where}: {terms.label}, row {row + 1}: class {labels[row]}; allowed: 0 to {len(terms.class_names) - 1}"
-        )
+        row, at = (int(each) for each in np.argwhere(outside)[0])
+        found = labels.reshape(len(labels), -1)[row, at]
+        raise DataCorrupt(f"{where}: {terms.labels[at]}, row {row + 1}: class {found}; allowed: {least} to {most}")
     if settings.patient and records.patients is None:
         raise DataCorrupt(
             f"{where}: loader {settings.loader!r} names no patients, and data.patient is {settings.patient!r}; "
@@ -257,20 +268,16 @@ def wanted(settings: DataSettings, terms: Terms, *, labelled: bool) -> list[str]
     own = settings.mapping.own
     names = [own(feature.column) for feature in terms.features]
     beside = filter(None, (settings.patient, settings.group, settings.hospitals))
-    label = [own(terms.label)] if terms.label else []
-    return [*names, *label, *beside] if labelled else names
+    # A finding that is mapped to no column is not recorded here.
+    return [*names, *filter(None, map(own, terms.labels)), *beside] if labelled else names
 
 
 def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Records:
     """The records of a table of texts. Raises DataCorrupt naming file, column, row, value and allowed values."""
     inputs, used = usable_inputs(columns, settings, terms)
-    if not terms.label:  # a count of everybody
-        class_of = np.zeros(len(inputs), np.int64)
-    else:
-        class_of = _labels(columns, used, settings, terms)
     return Records(
         inputs,
-        class_of,
+        labels_of(columns, used, settings, terms),
         _names(columns, settings.patient, settings),
         _names(columns, settings.group, settings),
         used,
@@ -278,19 +285,38 @@ def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Rec
     )
 
 
+def labels_of(columns: Columns, used: Bool[ndarray, " rows"], settings: DataSettings, terms: Terms) -> Labels:
+    """The labels of each row; rows that the mapping leaves out are marked in `used`. A class named "missing" is of rows
+    without a label; a finding without a value is not known, and everybody has class 0 where there is no label.
+
+    Raises DataCorrupt naming file, column, row, value and allowed values.
+    """
+    if not terms.labels:  # a count of everybody
+        return np.zeros(len(used), np.int64)
+    found = [_labels(column, columns, used, settings, terms) for column in terms.labels]
+    return np.stack(found, axis=1) if terms.findings else found[0]
+
+
 def _labels(
-    columns: Columns, used: Bool[ndarray, " rows"], settings: DataSettings, terms: Terms
+    column: str, columns: Columns, used: Bool[ndarray, " rows"], settings: DataSettings, terms: Terms
 ) -> Int64[ndarray, " rows"]:
-    """The class of each row; those that the mapping leaves out are marked in `used`. A class named "missing" is of rows
-    without a label."""
-    labels, absent = study_texts(terms.label, columns, settings), missing_texts(settings)
-    if MISSING in terms.class_names:
-        labels = [MISSING if label.strip() in absent else label for label in labels]
+    if terms.findings and not settings.mapping.own(column):
+        return np.full(len(used), NOT_KNOWN)
+    labels, absent = study_texts(column, columns, settings), missing_texts(settings)
+    gone = np.array([label.strip() in absent for label in labels], bool)
     known = np.array([label.strip() in terms.class_names for label in labels], bool)
-    if settings.mapping.unusable.get(terms.label) == "leave out":
-        used &= known
-        labels = [label if fits else terms.class_names[0] for label, fits in zip(labels, known, strict=True)]
-    return own_class_ids(labels, settings, terms)
+    remedy, spared = settings.mapping.unusable.get(column), np.zeros(len(labels), bool)
+    if terms.findings:
+        spared = gone | (~known if remedy == "missing" else False)
+    elif MISSING in terms.class_names:
+        labels = [MISSING if missing else label for label, missing in zip(labels, gone, strict=True)]
+        known |= gone
+    if remedy == "leave out":
+        used &= known | spared
+        spared |= ~known
+    labels = [terms.class_names[0] if each else label for label, each in zip(labels, spared, strict=True)]
+    ids = own_class_ids(labels, settings, terms, column=column)
+    return np.where(spared, NOT_KNOWN, ids) if terms.findings else ids
 
 
 def table_inputs(columns: Columns, settings: DataSettings, terms: Terms) -> Float32[ndarray, "rows features"]:
@@ -356,17 +382,19 @@ def near(feature: Feature) -> str:
     return f"{low:.6g} to {high:.6g}, as others are too far from the study's centre to be right"
 
 
-def own_class_ids(values: Sequence[str], settings: DataSettings, terms: Terms) -> Int64[ndarray, " rows"]:
-    """The class ids of strings, translated by the mapping's values of the label. Raises DataCorrupt."""
+def own_class_ids(
+    values: Sequence[str], settings: DataSettings, terms: Terms, *, column: str
+) -> Int64[ndarray, " rows"]:
+    """The class ids of strings, translated by the mapping's values of a column of labels. Raises DataCorrupt."""
     known = {name: number for number, name in enumerate(terms.class_names)}
-    words = {own: name for own, name in settings.mapping.values.get(terms.label, {}).items() if name}
+    words = {own: name for own, name in settings.mapping.values.get(column, {}).items() if name}
     unknown = [name for name in words.values() if name not in known]
     if unknown:
         raise DataCorrupt(
-            f"values.{terms.label} names the class {unknown[0]!r}; allowed: {', '.join(terms.class_names)}"
+            f"values.{column} names the class {unknown[0]!r}; allowed: {', '.join(terms.class_names)}"
         )
     codes = known | {own: known[name] for own, name in words.items()}
-    where = _where(settings, settings.mapping.own(terms.label))
+    where = _where(settings, settings.mapping.own(column))
     missing, plain = missing_texts(settings), {name.strip() for name in codes}
     unknown_rows = np.array([value.strip() not in plain for value in values], bool)
     features.check_rows(_hidden(values, missing), unknown_rows, ", ".join(codes), missing=missing, where=where)

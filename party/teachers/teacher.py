@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
+from protocols.votes import ABSTAIN
 
 if TYPE_CHECKING:
     from protocols.levels.hidden_queries.inference.model import Dense, Model
@@ -87,6 +88,17 @@ class Teacher(ABC):
     @abstractmethod
     def save(self, path: Path) -> None:
         """Writes the teacher to a file without pickle (safetensors, skops or npz)."""
+
+
+class SilentTeacher(Teacher):
+    """A teacher without a record that knows the finding it would tell: it abstains."""
+
+    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+        """ABSTAIN for each query."""
+        return np.full(len(inputs), ABSTAIN)
+
+    def save(self, path: Path) -> None:
+        """Writes nothing: its folder says that it is silent."""
 
 
 class TeacherKind(ABC):

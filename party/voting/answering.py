@@ -61,8 +61,8 @@ class _Voter:
     def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
         self.admit(batch)
         if self.pool is not None:
-            check_batch(batch, self.pool)
-        return self.source(batch)
+            check_batch(batch, self.pool, rows=self.study.votes.asks.rows)
+        return self.study.votes.asks.voted(batch, self.source)
 
     def admit(self, batch: QueryBatch) -> None:
         """Raises Refused unless the batch may be charged, also for a private model, for which no teacher is asked."""
@@ -182,7 +182,7 @@ class Answering:
 
     def _trial_of(self, study: DeployedStudy) -> QueryBatch:
         """As many queries as a batch may have: the pool's first, or zeros if the hospital was not sent the pool."""
-        ids = np.arange(min(study.batch_limit, study.terms.pool_size))
+        ids = np.arange(min(study.batch_limit // study.votes.asks.rows, study.terms.pool_size))
         file = self._home.pool(study.digest)
         shape = (len(ids), *study.terms.input_shape)
         inputs = read_pool(file, study.terms)[ids] if file.exists() else np.zeros(shape, np.float32)

@@ -89,8 +89,8 @@ def judges_of(
     else:
         ids = [str(place) for place in range(len(units))]
         if records.equal_are_one:
-            held = zip(records.inputs, records.labels.tolist(), strict=True)
-            ids = [hashlib.sha256(row.tobytes() + b" %d" % label).hexdigest() for row, label in held]
+            held = zip(records.inputs, records.labels, strict=True)
+            ids = [hashlib.sha256(row.tobytes() + b" " + label.tobytes()).hexdigest() for row, label in held]
         digests = known.of_names([f"record {place}" for place in ids])
     return evaluation.judges(ids), digests
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final  # the values of a JSON object
@@ -12,12 +11,14 @@ import numpy as np
 from party.data import load_records
 from party.data.mapping import DataMapping
 from party.data.quality import Problem, Quality
-from party.data.records import Records
+from party.data.records import Labels, Records
 from party.settings import PartySettings
 from party.voting.contribution import rows_of_seats, units_in
 from party.voting.training import deals_of
 from protocols.plural import counted
 from protocols.study.deployed import DeployedStudy
+from protocols.study.findings import NOT_KNOWN
+from protocols.study.terms import Terms
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
 from runtime.page import cards, document, facts, lines, table, text, verdict
 
@@ -72,8 +73,9 @@ _MATTERS: Final = {"folded": "case, blanks, invisible characters", "number": "as
 @dataclass(frozen=True)
 class Suitability:
     """What the records come to. patients: None if they are not named; identical: records with the same features as
-    another; left_out: records that the mapping file leaves out; classes: records by class; several: patients with
-    several of them; unit: what votes, None where teachers do."""
+    another; left_out: records that the mapping file leaves out; classes: records by class; findings: of each the
+    records with it, without it, and that do not know it; several: patients with several records; unit: what votes, None
+    where teachers do."""
 
     records: int
     left_out: int
@@ -84,6 +86,7 @@ class Suitability:
     seats: tuple[SeatFit, ...]
     unit: str | None
     alike: Alike = field(default_factory=Alike)
+    findings: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
 
     @property
     def can_train(self) -> bool:
@@ -114,6 +117,8 @@ class Suitability:
         for name, count in self.classes.items():
             share = f"{100 * count / self.records:.0f} %" if count else "none: nothing here will vote for it"
             lines.append(f"class {name}: {count} ({share})")
+        for name, (present, absent, unknown) in self.findings.items():
+            lines.append(f"finding {name}: {present} present, {absent} absent, {unknown} not known")
         if self.patients is not None:
             lines.append(f"{counted(self.patients, 'patient')}, {self.several} with several records each")
         elif self.identical:
@@ -144,6 +149,7 @@ class Suitability:
             "records": self.records,
             "left_out": self.left_out,
             "classes": dict(self.classes),
+            "findings": {name: list(each) for name, each in self.findings.items()},
             "patients": self.patients,
             "patients_with_several_records": self.several,
             "identical_records": self.identical,
@@ -161,20 +167,34 @@ def suitability(settings: PartySettings, study: DeployedStudy, party: str) -> Su
     records = load_records(settings.data, study.terms)
     used = records.usable
     labels = records.labels[used]
-    counts = Counter(labels.tolist())
+    classes, findings = _by_label(labels, study.terms)
     per_unit = np.bincount(records.units[used])
     seats, unit = _FITS[type(study.votes)](records, settings, study, party)
     return Suitability(
         records=len(labels),
         left_out=int((~used).sum()),
-        classes={name: counts.get(number, 0) for number, name in enumerate(study.terms.class_names)},
+        classes=classes,
         patients=None if records.patients is None else int((per_unit > 0).sum()),
         several=int((per_unit > 1).sum()),
         identical=len(labels) - len({row.tobytes() for row in records.inputs[used]}),
         seats=tuple(seats),
         unit=unit,
         alike=alike(records, settings.data.mapping, study),
+        findings=findings,
     )
+
+
+def _by_label(labels: Labels, terms: Terms) -> tuple[dict[str, int], dict[str, tuple[int, int, int]]]:
+    """How many records there are of each class; or of each finding with it, without it, and that do not know it."""
+    counts = [np.bincount(told + 1, minlength=1 + len(terms.class_names)).tolist() for told in np.atleast_2d(labels.T)]
+    if not terms.findings:
+        return dict(zip(terms.class_names, counts[0][1:], strict=True)), {}
+    return {}, {name: (each[2], each[1], each[0]) for name, each in zip(terms.findings, counts, strict=True)}
+
+
+def _states(labels: Labels) -> int:
+    """How many classes occur; of several findings, the most states of one that do."""
+    return max(len(np.unique(told[told != NOT_KNOWN])) for told in np.atleast_2d(labels.T))
 
 
 # The seats' fits, and the unit of which each votes; None for teachers.
@@ -185,8 +205,7 @@ def _fits_of_teachers(records: Records, settings: PartySettings, study: Deployed
     teachers, seats = teacher_votes(study).teachers, []
     for each in deals_of(records, study, party, settings.teachers.seed):
         of_teacher = (records.labels[each.rows[each.teacher == number]] for number in range(teachers))
-        alone = sum(len(np.unique(own)) == 1 for own in of_teacher)
-        held = len(np.unique(records.labels[each.rows]))
+        alone, held = sum(_states(own) <= 1 for own in of_teacher), _states(records.labels[each.rows])
         seats.append(SeatFit(each.seat, tuple(each.sizes(teachers)), alone, held))
     return seats, None
 

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from party.teachers.own import kind_of
-from party.teachers.teacher import Teacher, on_features
+from party.teachers.teacher import SilentTeacher, Teacher, on_features
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, StorageFailed
 from protocols.features.feature_map import FeatureMap, read_features
@@ -108,6 +108,7 @@ class Manifest:
     kind: str
     teachers: int
     features: str = ""
+    silent: tuple[int, ...] = ()
 
 
 def load_teachers(
@@ -126,7 +127,8 @@ def load_teachers(
     loaded(0, manifest.teachers)
     teachers = []
     for number in range(manifest.teachers):
-        teachers.append(kind.load(folder / teacher_file(number)))
+        silent = number in manifest.silent
+        teachers.append(SilentTeacher() if silent else kind.load(folder / teacher_file(number)))
         loaded(number + 1, manifest.teachers)
     return teachers
 
@@ -159,7 +161,7 @@ def write_teachers(
 def read_manifest(folder: Path) -> Manifest:
     """The description of a folder of teachers. Raises DataUnavailable, DataCorrupt."""
     path = folder / MANIFEST
-    wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int, "features": str}
+    wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int, "features": str, "silent": list}
     try:
         values = read_json(path, most=_MANIFEST_BYTES)
     except DataUnavailable:
@@ -167,9 +169,10 @@ def read_manifest(folder: Path) -> Manifest:
     fits = isinstance(values, dict) and set(values) == set(wanted)
     if not (
         fits and all(type(values[key]) is kind for key, kind in wanted.items()) and 1 <= values["teachers"] < 2**20
+        and all(type(number) is int for number in values["silent"])
     ):
         raise DataCorrupt(f"{path} is not a manifest of teachers; allowed: {', '.join(wanted)}")
-    return Manifest(**values)
+    return Manifest(**{**values, "silent": tuple(values["silent"])})
 
 
 def is_trained(folder: Path) -> bool:

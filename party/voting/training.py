@@ -23,7 +23,7 @@ from party.data.records import Records, deal_records, key_of
 from party.home import PartyHome
 from party.settings import PartySettings, TeacherSettings
 from party.teachers.own import kind_of
-from party.teachers.teacher import PRIVATE, Teacher, TeacherKind, on_features
+from party.teachers.teacher import PRIVATE, SilentTeacher, Teacher, TeacherKind, on_features
 from party.voting.contribution import rows_of_seats
 from party.voting.trained import Manifest, read_manifest, write_teachers
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
@@ -32,6 +32,7 @@ from protocols.levels.hidden_queries.dealing import check_architecture, precisio
 from protocols.levels.hidden_queries.inference.model import Model, plain_inference, quantise
 from protocols.plural import counted
 from protocols.study.deployed import DeployedStudy
+from protocols.study.findings import NOT_KNOWN
 
 # Records on which each teacher is scored, at most.
 _SCORED: Final = 1000
@@ -94,6 +95,7 @@ def train(
     records = load_records(settings.data, terms)
     done, deals = [], deals_of(records, study, party, settings.teachers.seed)
     _remember(policy, settings, study, records, deals)
+    own = settings.teachers.kind != "onnx"  # trained here
     for each in deals:
         sizes = each.sizes(study.votes.voters)
         manifest = Manifest(
@@ -101,12 +103,13 @@ def train(
             each.seat,
             records.digest,
             settings.teachers.kind,
-            study.votes.voters,
+            study.votes.voters * study.labelled.told,
             "" if features is None else features.digest,
+            tuple(at for at, rows in enumerate(_learned(records, each, study)) if not len(rows)) * own,
         )
         folder = home.teachers(study.digest, each.seat)
         done.append((each.seat, sizes))
-        if _same(folder, manifest) and settings.teachers.kind != "onnx":
+        if _same(folder, manifest) and own:
             say(f"seat {each.seat}: already trained on these records: {counted(study.votes.voters, 'teacher')}")
             continue
         teachers = _teachers(kind, settings.teachers, records, each, study, say)
@@ -115,7 +118,7 @@ def train(
         if study.confidentiality.asked_by:
             private = _private(teachers[0], records.inputs[each.rows], study, say)
         write_teachers(folder, teachers, manifest, private, features)
-        if study.votes.voters > 1 and settings.teachers.kind != "onnx":
+        if study.votes.voters > 1 and own:
             say(f"seat {each.seat}: {_unseen(teachers, records, each, study)}")
         say(f"seat {each.seat}: {counted(study.votes.voters, 'teacher')} in {folder}")
     return done
@@ -182,34 +185,50 @@ def _teachers(
         _check_number_of_files(settings, study)
         return [kind.load(path) for path in settings.files]
     teachers: list[Teacher] = []
-    for number in range(study.votes.voters):
-        rows = each.rows[each.teacher == number]
+    told = study.labelled.told
+    for number, rows in enumerate(_learned(records, each, study)):
         seed = int.from_bytes(key_of(settings.seed, "train", study.digest.hex(), each.seat, str(number))[:7], "big")
-        teachers += kind.fit([(records.inputs[rows], records.labels[rows])], classes=study.classes, seeds=[seed])
-        say(f"seat {each.seat}: teacher {number + 1} of {study.votes.voters} trained on {counted(len(rows), 'record')}")
+        labels = records.labels[rows].reshape(len(rows), told)[:, number % told]
+        shard, states = (records.inputs[rows], labels), study.labelled.states
+        teachers += kind.fit([shard], classes=states, seeds=[seed]) if len(rows) else [SilentTeacher()]
+        who = f"teacher {number // told + 1} of {study.votes.voters}"
+        of = f" tells {study.findings[number % told]}," if study.findings else ""
+        say(f"seat {each.seat}: {who}{of} trained on {counted(len(rows), 'record')}")
     return teachers
+
+
+def _learned(records: Records, each: Deal, study: DeployedStudy) -> list[Int64[ndarray, " rows"]]:
+    """The records of which each model learns: those of its teacher, or of these the ones that know its finding."""
+    known = records.labels.reshape(len(records.labels), -1) != NOT_KNOWN
+    dealt = (each.rows[each.teacher == number] for number in range(study.votes.voters))
+    return [rows[known[rows, at]] for rows in dealt for at in range(study.labelled.told)]
 
 
 def _check(teachers: Sequence[Teacher], records: Records, study: DeployedStudy) -> None:
     """Checks that each teacher answers a few of the records with class ids. Raises InvalidInput."""
-    few = records.inputs[: min(3, len(records.inputs))]
+    few, classes = records.inputs[: min(3, len(records.inputs))], study.labelled.states
     for number, teacher in enumerate(teachers):
         given = teacher.predict(few)
-        if given.shape != (len(few),) or given.min() < 0 or given.max() >= study.classes:
-            raise InvalidInput(
-                f"teacher {number} returns values that are not class ids; allowed: 0 to {study.classes - 1}"
-            )
+        silent = isinstance(teacher, SilentTeacher)
+        if given.shape != (len(few),) or (not silent and given.min() < 0) or given.max() >= classes:
+            raise InvalidInput(f"teacher {number} returns values that are not class ids; allowed: 0 to {classes - 1}")
 
 
 def _unseen(teachers: Sequence[Teacher], records: Records, each: Deal, study: DeployedStudy) -> str:
     """How often the teachers are right on a seat's records that they did not learn from, in words."""
-    right = []
-    for number, teacher in enumerate(teachers):
+    right, told = [], study.labelled.told
+    for number in range(study.votes.voters):
         rows = each.rows[each.teacher != number][:_SCORED]
-        right.append(float((teacher.predict(records.inputs[rows]) == records.labels[rows]).mean()))
-    counts = np.bincount(records.labels[each.rows], minlength=study.classes)
+        models = teachers[number * told : (number + 1) * told]
+        given = np.stack([model.predict(records.inputs[rows]) for model in models], axis=1)
+        truth = records.labels[rows].reshape(given.shape)
+        known = (truth != NOT_KNOWN) & (given >= 0)
+        right.append(float((given == truth)[known].mean()) if known.any() else 0.0)
+    labels = records.labels[each.rows]
+    counts = np.bincount(labels[labels != NOT_KNOWN], minlength=study.labelled.states)
+    of = "of the findings that are known " * bool(study.findings)
     return (
-        f"on records that it did not learn from, a teacher is right in {100 * np.mean(right):.1f} % (from "
+        f"on records that it did not learn from, a teacher is right in {100 * np.mean(right):.1f} % {of}(from "
         f"{100 * min(right):.1f} to {100 * max(right):.1f}); always {study.terms.class_names[int(counts.argmax())]!r} "
         f"would be in {100 * counts.max() / counts.sum():.1f} %"
     )
@@ -235,37 +254,42 @@ def check_trainable(settings: PartySettings, study: DeployedStudy, party: str, r
     """Raises InvalidInput or DataUnavailable unless teachers can be trained for a study on these records; returns what
     a person should know before approving it, in lines.
 
-    Each seat needs a record (of another patient) for each teacher, and records of two classes at least: teachers of one
-    class learn nothing.
+    Each seat needs a record (of another patient) for each teacher, and records of two classes at least, of a finding at
+    least: teachers of one class learn nothing.
     """
     check_private(study, settings)
     _kind(settings.teachers, study)
     if settings.teachers.kind == "onnx":
         _check_number_of_files(settings.teachers, study)
     names, warnings = study.terms.class_names, []
+    classes = study.labelled.states
     for each in deals_of(records, study, party, settings.teachers.seed):
-        counts = np.bincount(records.labels[each.rows], minlength=study.classes)
-        if (counts > 0).sum() < 2:
+        labels = records.labels[each.rows].reshape(len(each.rows), -1)
+        counts = np.stack([np.bincount(told[told != NOT_KNOWN], minlength=classes) for told in labels.T])
+        if (counts > 0).sum(axis=1).max() < 2:
             raise InvalidInput(
                 f"{settings.data.shown}: all {len(each.rows)} records of seat {each.seat!r} are of class "
-                f"{names[int(counts.argmax())]!r}; allowed: records of at least 2 of the {study.classes} classes, as "
-                "teachers of one class learn nothing"
+                f"{names[int(counts.sum(axis=0).argmax())]!r}; allowed: records of at least 2 of the {classes} "
+                "classes, as teachers of one class learn nothing"
             )
-        for missing in np.flatnonzero(counts == 0):
-            warnings.append(f"seat {each.seat}: no record is of class {names[missing]!r}, so nothing will vote for it")
-        fewest = min(each.sizes(study.votes.voters))
-        if fewest < study.classes:
+        for at, missing in np.argwhere(counts == 0).tolist():
+            of = f"of finding {study.findings[at]!r} " if study.findings else ""
             warnings.append(
-                f"seat {each.seat}: a teacher learns from {counted(fewest, 'record')}, fewer than the "
-                f"{study.classes} classes"
+                f"seat {each.seat}: {of}no record is of class {names[missing]!r}, so nothing will vote for it"
+            )
+        fewest = min(each.sizes(study.votes.voters))
+        if fewest < classes:
+            warnings.append(
+                f"seat {each.seat}: a teacher learns from {counted(fewest, 'record')}, fewer than the {classes} classes"
             )
     return warnings
 
 
 def _check_number_of_files(settings: TeacherSettings, study: DeployedStudy) -> None:
-    if len(settings.files) != study.votes.voters:
+    if len(settings.files) != (wanted := study.votes.voters * study.labelled.told):
         raise InvalidInput(
-            f"teachers.files names {len(settings.files)} files; allowed: {study.votes.voters}, one per teacher"
+            f"teachers.files names {len(settings.files)} files; allowed: {wanted}, one per teacher"
+            + " and finding" * bool(study.findings)
         )
 
 

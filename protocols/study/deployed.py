@@ -30,6 +30,8 @@ class DeployedStudy(Study):
         terms = self.terms
         if len(terms.class_names) != (states := self.labelled.states):
             raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {states}")
+        if terms.findings != self.findings:
+            raise InvalidInput(f"terms are of the findings {terms.findings}; allowed: the study's, {self.findings}")
         if self.view == "histogram" and self.lattice is None:
             # Nothing is set aside of delta for float64 noise in this view (protocols/budgets/filter.py).
             raise InvalidInput(

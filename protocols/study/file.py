@@ -61,7 +61,10 @@ def read_study(
             raise InvalidInput(f"study file {path}: features must be [[terms.feature]] tables")
         features = tuple(Feature(**_typed(Feature, column, path)) for column in columns)
         width = {"input_shape": [sum(each.width for each in features)]} if features else {}
-        table["terms"] = Terms(**_typed(Terms, {**left_out, **width, **terms, "features": features}, path))
+        if "findings" in terms:
+            raise InvalidInput(f"study file {path}: findings stand in [terms]; allowed: before all tables")
+        given = {**left_out, **width, **terms, "features": features, "findings": table.get("findings", [])}
+        table["terms"] = Terms(**_typed(Terms, {"label": "", **given} if given["findings"] else given, path))
     table["votes"] = _votes(table, path)
     level = table.get("confidentiality")
     if level is not None:
@@ -103,7 +106,9 @@ def write_study(study: Study) -> str:
     for key, table in (tables | {"confidentiality": {"level": study.confidentiality.name, **level}}).items():
         lines += ["", f"[{key}]", *lines_of(table)]
     if terms is not None:
-        features = terms.pop("features")
+        features, findings = terms.pop("features"), terms.pop("findings")
+        if findings:
+            del terms["label"]
         lines += ["", "[terms]", *lines_of(terms)]
         for feature in features:
             lines += ["", "[[terms.feature]]", *lines_of(feature)]

@@ -43,6 +43,15 @@ class OneLabel:
         """How many columns a sum of units has. signed: whether phi has entries below 0."""
         return self.classes
 
+    def heads(self, columns: int) -> list[str]:
+        """What these columns of a file are called: of a sum, or of what is said of a record of the pool."""
+        return [f"class_{number}" for number in range(columns)]
+
+    @property
+    def said(self) -> int:
+        """How many probabilities a record of the pool has."""
+        return self.classes
+
     def filled(self, *, signed: bool) -> int:
         """How many of them a record fills in each row of phi that is not 0."""
         return self.classes if signed else 1
@@ -80,6 +89,15 @@ class SeveralFindings:
 
     def columns(self, *, signed: bool) -> int:
         return len(self.names) * (1 if signed else len(STATES))
+
+    def heads(self, columns: int) -> list[str]:
+        if columns == len(self.names):
+            return list(self.names)
+        return [f"{name} {state}" for name in self.names for state in STATES]
+
+    @property
+    def said(self) -> int:
+        return len(self.names)
 
     def filled(self, *, signed: bool) -> int:
         return len(self.names)

@@ -7,6 +7,7 @@ Three ways of Dziedzic et al. 2023, arXiv 2211.15410: a question a finding (bina
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final  # Any: the values of a study file
 
@@ -17,12 +18,15 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, TauVoting
 from protocols.mechanisms.tau import MOST_FINDINGS, entries, findings_of, set_of
+from protocols.study.queries import QueryBatch
 from protocols.votes import ABSTAIN, check_votes, count_votes
 
 # Of a finding: not known, or not answered; absent; present.
 UNKNOWN: Final = -1
 # What is said of each finding of each query: UNKNOWN, 0 or 1.
 Said = Integer[ndarray, "... queries findings"]
+# What teachers' models say of the queries of a batch.
+Models = Callable[[QueryBatch], Integer[ndarray, "models queries"]]
 # The most sets that are classes of one question.
 _MOST_SETS: Final = 1000
 
@@ -31,11 +35,12 @@ _MOST_SETS: Final = 1000
 class Asked(ABC):
     """What one query asks of a teacher, and what its labels say.
 
-    by: for files and flags; rows: how many rows of a study a query is; classes: counts of a row; linear: whether
-    weighted counts are weights times those of weight 1.
+    by: for files and flags; in_words: what a person is told of votes on several findings; rows: how many rows of a
+    study a query is; classes: counts of a row; linear: whether weighted counts are weights times those of weight 1.
     """
 
     by: ClassVar[str]
+    in_words: ClassVar[str] = ""
     rows: ClassVar[int] = 1
     linear: ClassVar[bool] = True
 
@@ -77,8 +82,12 @@ class Asked(ABC):
         """The votes of teachers on rows, of what their models say of queries."""
         return votes
 
+    def voted(self, batch: QueryBatch, models: Models) -> Integer[ndarray, "teachers rows"]:
+        """What teachers say of the rows of a batch, whose models are asked about its queries, each once."""
+        return self.of_models(models(batch))
+
     def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"] | None:
-        """What labels say of each finding of each query, UNKNOWN where nothing; None of one class."""
+        """What labels say of each finding of each query: 0 or 1, ABSTAIN or NOT_ASKED; None of one class."""
         return None
 
     def truth(self, labels: Int64[ndarray, "queries *findings"]) -> Int64[ndarray, " rows"] | None:
@@ -138,8 +147,17 @@ class OnFindings(Asked):
         return None
 
     @abstractmethod
-    def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
-        """What labels say of each finding of each query; UNKNOWN where there is none."""
+    def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]: ...
+
+    @abstractmethod
+    def unfolded(self, told: Int64[ndarray, "queries findings"]) -> Int64[ndarray, " rows"]:
+        """The labels of which `folded` made this. Raises InvalidInput where no labels say it."""
+
+    def _of_whole(self, told: Said, labels: Int64[ndarray, " queries"]) -> Int64[ndarray, " queries"]:
+        """The labels of queries of which all findings are told, or none, for one reason."""
+        if ((told != told[:, :1]).any(axis=1) & (told < 0).any(axis=1)).any():
+            raise InvalidInput("labels tell some findings of a query; allowed: all of them or none")
+        return np.where(told[:, 0] < 0, told[:, 0], labels)
 
 
 @dataclass(frozen=True)
@@ -151,6 +169,7 @@ class Binary(OnFindings):
     """
 
     by: ClassVar[str] = "binary"
+    in_words: ClassVar[str] = ", finding by finding, and each finding is paid for as a query"
 
     @property
     def rows(self) -> int:  # type: ignore[override]  # a query has a row a finding
@@ -163,8 +182,16 @@ class Binary(OnFindings):
     def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
         return said.reshape(*said.shape[:-2], -1).astype(np.int64)
 
+    def voted(self, batch: QueryBatch, models: Models) -> Integer[ndarray, "teachers rows"]:
+        queries, first, at = np.unique(batch.ids // self.rows, return_index=True, return_inverse=True)
+        votes = self.of_models(models(QueryBatch(batch.number, queries, batch.inputs[first])))
+        return votes[..., at * self.rows + batch.ids % self.rows]
+
     def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
-        return np.maximum(labels, UNKNOWN).reshape(-1, self.findings)
+        return labels.reshape(-1, self.findings)
+
+    def unfolded(self, told: Int64[ndarray, "queries findings"]) -> Int64[ndarray, " rows"]:
+        return told.ravel()
 
 
 @dataclass(frozen=True)
@@ -178,6 +205,7 @@ class Powerset(OnFindings):
 
     sets: tuple[tuple[int, ...], ...]
     by: ClassVar[str] = "powerset"
+    in_words: ClassVar[str] = ", for one of the sets of findings that the study names"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -211,7 +239,14 @@ class Powerset(OnFindings):
         return nearest
 
     def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
-        return np.where((labels >= 0)[:, None], self.table[np.maximum(labels, 0)], UNKNOWN)
+        return np.where((labels >= 0)[:, None], self.table[np.maximum(labels, 0)], labels[:, None])
+
+    def unfolded(self, told: Int64[ndarray, "queries findings"]) -> Int64[ndarray, " rows"]:
+        number = {one: at for at, one in enumerate(set_of(self.table).tolist())}
+        named = np.array([number.get(one, UNKNOWN) for one in set_of(_present(told)).tolist()], dtype=np.int64)
+        if (named[(told >= 0).all(axis=1)] < 0).any():
+            raise InvalidInput("labels tell a set of findings that the study does not name; allowed: those of asks")
+        return self._of_whole(told, named)
 
 
 @dataclass(frozen=True)
@@ -222,6 +257,7 @@ class Tau(OnFindings):
     """
 
     by: ClassVar[str] = "tau"
+    in_words: ClassVar[str] = ", on all findings at once, and the more it says are present the less each counts"
     linear: ClassVar[bool] = False
 
     @property
@@ -255,7 +291,10 @@ class Tau(OnFindings):
 
     def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
         known = findings_of(np.maximum(labels, 0), findings=self.findings)
-        return np.where((labels >= 0)[:, None], known, UNKNOWN)
+        return np.where((labels >= 0)[:, None], known, labels[:, None])
+
+    def unfolded(self, told: Int64[ndarray, "queries findings"]) -> Int64[ndarray, " rows"]:
+        return self._of_whole(told, set_of(_present(told)))
 
     def _tau(self, mechanism: Mechanism) -> TauVoting:
         if not isinstance(mechanism, TauVoting):

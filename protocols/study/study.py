@@ -278,6 +278,7 @@ class Study(AnyStudy):
         values["confidentiality"]["level"] = self.confidentiality.name
         if not self.findings:
             del values["findings"]
+        values.get("terms", {}).pop("findings", None)  # the study's
         values["roster"] = [{key: each for key, each in seat.items() if each is not None} for seat in values["roster"]]
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 3\n" + canonical.encode()).digest()

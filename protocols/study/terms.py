@@ -126,6 +126,8 @@ class Terms:
     """The terms of a study that runs between organisations.
 
     task: one sentence; class_names: class 0 first; label: the column that holds them, "" for a count of one class;
+    findings: the study's, where a record has several labels: each is a column, class_names are absent and present, and
+    there is no label;
     input_shape: of one query;
     features: how a table's columns become inputs, empty for arrays and images; pool_size and pool_sha256: the public
     queries, see queries.pool_digest; deadline_s: seconds that a party has for a batch; coordinator: the name in the
@@ -143,10 +145,14 @@ class Terms:
     coordinator: str
     ends: str
     features: tuple[Feature, ...] = ()
+    findings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.findings and self.label:
+            raise InvalidInput(f"terms: label is {self.label[:80]!r}; allowed with findings: none, as each is a column")
         # A count may be of no classes, and then has one column for everybody.
-        named = [] if not self.label and len(self.class_names) == 1 else [("label", self.label)]
+        without = self.findings or (not self.label and len(self.class_names) == 1)
+        named = [] if without else [("label", self.label)]
         for what, text in (("task", self.task), *named):
             if not (text and text.isprintable() and len(text) <= 2000):
                 raise InvalidInput(f"terms: {what} is {text[:80]!r}; allowed: printable text, up to 2000 characters")
@@ -162,9 +168,9 @@ class Terms:
         width = sum(feature.width for feature in self.features)
         if self.features and self.input_shape != (width,):
             raise InvalidInput(f"terms: input_shape is {self.input_shape}; allowed: ({width},), as features are wide")
-        columns = [feature.column for feature in self.features] + [self.label]
+        columns = self.columns
         if len(set(columns)) < len(columns):
-            raise InvalidInput("terms: a column is named twice, or is a feature and the label; allowed: each once")
+            raise InvalidInput("terms: a column is named twice, or is a feature and a label; allowed: each once")
         check("study", "terms.pool_size", self.pool_size)
         if not re.fullmatch("[0-9a-f]{64}", self.pool_sha256):
             raise InvalidInput(f"terms: pool_sha256 is {self.pool_sha256[:80]!r}; allowed: 64 hexadecimal digits")
@@ -177,8 +183,19 @@ class Terms:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that a hospital's table needs: of the features, and of the label, if there is one."""
-        return (*(each.column for each in self.features), *([self.label] if self.label else []))
+        """The columns that a hospital's table needs: of the features, and of the labels, if there are any."""
+        return (*(each.column for each in self.features), *self.labels)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns that hold labels: one, or one a finding; none where everybody is counted."""
+        return self.findings or ((self.label,) if self.label else ())
+
+    @property
+    def predicted(self) -> str:
+        """What labels say, for a person."""
+        classes = ", ".join(self.class_names)
+        return f"{', '.join(self.findings)} (each {' or '.join(self.class_names)})" if self.findings else classes
 
     def ended(self, today: datetime.date) -> bool:
         """Whether a node no longer answers. today: in UTC."""

@@ -136,6 +136,10 @@ class TeacherVotes:
                     "teachers that learn one record"
                 )
         interactive = self.mechanism.name if self.mechanism.interactive else None
+        if study.labelled.names and hidden:
+            raise InvalidInput(f"{len(study.labelled.names)} findings; allowed where queries are hidden: one label")
+        if study.labelled.names and self.questions != GIVEN:
+            raise InvalidInput(f"questions is {self.questions!r}; allowed with findings: {GIVEN!r}")
         check_questions(self.questions, hidden=hidden, two_rounds=interactive, pattern=pattern)
         self.asks.check(self.mechanism, classes=study.classes, findings=len(study.labelled.names))
 
@@ -206,7 +210,7 @@ class TeacherVotes:
 
     def asked(self, pool: int) -> int:
         """How many queries are asked in all, if budgets last; pool: its size."""
-        return pool
+        return pool * self.asks.rows
 
     def sent(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of what is sent of a query; (0,) where only the number of queries is."""
@@ -214,8 +218,8 @@ class TeacherVotes:
 
     def check_deployed(self, *, unit: str, pool: int) -> None:
         """Raises InvalidInput for a study between organisations that cannot be; pool: its size."""
-        if pool > self.query_limit:
-            raise InvalidInput(f"the pool has {pool} queries; allowed: at most the query_limit, {self.query_limit}")
+        if (rows := self.asked(pool)) > self.query_limit:
+            raise InvalidInput(f"the pool has {rows} queries; allowed: at most the query_limit, {self.query_limit}")
 
     def check_batch(self, ids: Ids) -> None:
         """Raises InvalidInput unless a batch may have these queries, within the limits."""
@@ -293,6 +297,7 @@ class UnitSums:
     evaluation: Evaluation | None = None
     purpose: str = ForLabels.name
     by: ClassVar[str] = "record"
+    asks: ClassVar[Asked] = ONE_CLASS
     once: ClassVar[bool] = True
     opened: ClassVar[str] = "histogram"
     smaller: ClassVar[str] = "fewer queries"
