@@ -100,7 +100,10 @@ def stored_pool(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries .
 
 def stored_inputs(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries ..."]:
     """What is sent of a study's queries: its stored pool, or only their number. Raises as stored_pool."""
-    return no_inputs(study.queries_to_ask) if study.sent_shape == (0,) else stored_pool(path, study)
+    if study.sent_shape == (0,):
+        return no_inputs(study.queries_to_ask)
+    pool, rows = stored_pool(path, study), study.votes.asks.rows
+    return pool if rows == 1 else np.repeat(pool, rows, axis=0)
 
 
 def create_study(
@@ -244,9 +247,10 @@ def plan_records(
         raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
     names = [seat.party for seat in draft.roster]
     epsilon, delta = (np.array([getattr(seat, name) for seat in draft.roster]) for name in ("epsilon", "delta"))
+    labelled = draft.labelled
     plan = RecordVotesPlan(
         name=draft.name,
-        classes=draft.classes,
+        classes=labelled.columns(signed=True),
         unit=draft.unit,
         population=records.population,
         queries=ANY_SIGNED,
@@ -256,15 +260,19 @@ def plan_records(
         hospitals_per_patient=records.hospitals_per_patient,
         overlap=records.overlap,
         evaluation=_judges(draft),
+        findings=draft.findings,
     )
     noise = None
     if choice.kind == GRADED:
-        noise = noise_of_mean(record_study(plan, names=names, epsilon=epsilon, delta=delta))
+        # A label of several is shorter by the root of their number.
+        drafted = record_study(plan, names=names, epsilon=epsilon, delta=delta)
+        noise = noise_of_mean(drafted) * labelled.told**0.5
     queries = make_queries(
-        pool, terms.features, choice, population=records.population, classes=draft.classes, noise=noise
+        pool, terms.features, choice, population=records.population, classes=labelled.states, noise=noise
     )
     check_shape(queries, terms.input_shape)
-    made = record_study(replace(plan, queries=queries), names=names, epsilon=epsilon, delta=delta)
+    plan = replace(plan, queries=queries, classes=labelled.columns(signed=queries.signed))
+    made = record_study(plan, names=names, epsilon=epsilon, delta=delta)
     # Rounded up: more noise costs less, and a person can read it.
     made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
     made = _as_drafted(made, draft, "population", "display_name")
@@ -341,6 +349,7 @@ def study_lines(study: DeployedStudy) -> list[str]:
     """What a draft needs to become this study: the lines of its file, table by table."""
     records = unit_sums(study)
     lines = [
+        *([f"classes = {study.classes}"] if study.findings else []),
         f'accountant_name = "{study.accountant_name}"',
         "",
         "[records]",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +19,10 @@ from numpy import ndarray
 from coordinator.labelling.soft_labels import SoftLabels, pool_labels, soft_labels_of_study
 from coordinator.store.store import LabelledStudy
 from coordinator.students import SCORES, student_kind
-from coordinator.students.choice import AUTO, Choice, choose_student
+from coordinator.students.choice import AUTO, Choice, choose_student, together
+from coordinator.students.findings import FindingsStudent, thresholds_of
 from coordinator.students.scores import ScoresStudent
-from coordinator.students.student import between_rounds, one_hot
+from coordinator.students.student import Student, between_rounds, one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
@@ -72,12 +73,52 @@ def _hard_student(
     seed: int,
     device: str,
 ) -> Trained:
+    study = labelled.study
     labels = np.where(labelled.labels >= 0, labelled.labels, labelled.reinforced)
-    has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
-    targets = one_hot(labels[has], labelled.study.classes)
-    trained = _train(seen[has], targets, seen[rest], kind=kind, seed=seed, device=device)
+    told = study.votes.asks.folded(labels)
+    if told is not None:
+        tasks = [_labelled(seen, of, classes=study.labelled.states) for of in told.T]
+        return _several(study.findings, tasks, seen, kind=kind, seed=seed, device=device)
+    trained = _train(*_labelled(seen, labels, classes=study.classes), kind=kind, seed=seed, device=device)
     given = int((labelled.labels >= 0).sum())
-    return replace(trained, labels=given, reinforced=len(has) - given)
+    return replace(trained, labels=given, reinforced=trained.labels - given)
+
+
+_Task = tuple[ndarray, Float32[ndarray, "answered classes"], ndarray]
+
+
+def _labelled(seen: Float32[ndarray, "queries ..."], labels: Int64[ndarray, " queries"], *, classes: int) -> _Task:
+    """Inputs and targets of those with a label, and the other inputs."""
+    has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
+    return seen[has], one_hot(labels[has], classes), seen[rest]
+
+
+def _several(
+    names: tuple[str, ...],
+    tasks: Sequence[_Task],
+    seen: Float32[ndarray, "queries ..."],
+    *,
+    kind: str,
+    seed: int,
+    device: str,
+) -> Trained:
+    """A student of several findings: one of each, of one kind. Raises InvalidInput for a finding without a label."""
+    if empty := [name for name, (inputs, *_) in zip(names, tasks, strict=True) if not len(inputs)]:
+        raise InvalidInput(f"no label of the finding {empty[0]!r} was released; allowed: one of each at least")
+    choice = None
+    if kind == AUTO:
+        choice = together([
+            choose_student(np.asarray(inputs), targets, unlabelled=np.asarray(rest), seed=seed, device=device)
+            for inputs, targets, rest in tasks
+        ])  # fmt: skip
+        kind = choice.kind
+    each = [_train(*task, kind=kind, seed=seed, device=device) for task in tasks]
+    labels = [one.labels for one in each]
+    return Trained(
+        FindingsStudent.of(names, [one.student for one in each], np.asarray(seen)),
+        kind, seed, device, sum(labels), 0, sum(one.unlabelled for one in each),
+        float(np.average([one.agreement for one in each], weights=labels)), choice,
+    )  # fmt: skip
 
 
 def _train(
@@ -136,12 +177,22 @@ def _scores(
     if made is None:
         raise InvalidInput(_NO_SUMS)
     queries, soft = made
-    student = ScoresStudent.of(queries, soft.scores)
+    student = scores_student(queries, soft, labelled.study.findings, pool)
     if features is not None and features.digest != queries.features.digest:
         raise InvalidInput(f"features are given for student {SCORES!r}; allowed: none, it has those of the votes")
-    likeliest = soft.probabilities.argmax(axis=1)
-    agreement = float((student.predict(queries.features(pool)) == likeliest).mean())
-    return Trained(student, SCORES, seed, device, len(pool), 0, 0, agreement, features=queries.features)
+    chances = soft.probabilities
+    several = bool(labelled.study.findings)
+    told = chances >= thresholds_of(chances) if several else chances.argmax(axis=1)
+    agreement = float((student.predict(queries.features(pool)) == told).mean())
+    return Trained(student, SCORES, seed, device, told.size, 0, 0, agreement, features=queries.features)
+
+
+def scores_student(
+    queries: Blocks, soft: SoftLabels, findings: tuple[str, ...], pool: Float32[ndarray, "pool ..."]
+) -> Student:
+    """The scores that sums give as a student. Raises InvalidInput where they have none: votes in cells alone."""
+    each = [ScoresStudent.of(queries, one.scores) for one in soft.each]
+    return FindingsStudent.of(findings, each, queries.features(np.asarray(pool))) if findings else each[0]
 
 
 _NO_SUMS = "no sums were released; allowed: a labelling that released some"
@@ -160,6 +211,9 @@ def _soft_student(
     if soft is None:
         raise InvalidInput(_NO_SUMS)
     targets = soft.probabilities.astype(np.float32)
+    if findings := labelled.study.findings:
+        tasks = [(seen, np.stack([1 - present, present], axis=1), seen[:0]) for present in targets.T]
+        return _several(findings, tasks, seen, kind=kind, seed=seed, device=device)
     return _train(seen, targets, seen[:0], kind=kind, seed=seed, device=device)
 
 

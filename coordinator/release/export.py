@@ -22,14 +22,15 @@ from numpy import ndarray
 
 from coordinator.release.folder import Released
 from coordinator.students import SCORES
-from coordinator.students.scores import ScoresStudent
+from coordinator.students.findings import thresholds_of
 from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
-from protocols.features.scored_model import ScoredModel
+from protocols.features.scored_model import OUTPUT, ScoredModel
 from protocols.reading import read_bytes
 from protocols.release.manifest import STUDENT_FEATURES_FILE, check_file, files_in, sha256_of
+from protocols.study.findings import PRESENT
 
 # An export with a smaller share of equal predictions has failed; and so has a release, on another machine.
 _LEAST_AGREEMENT: Final = 0.99
@@ -39,7 +40,7 @@ _ONNX_BYTES: Final = 2**31
 _SCIKIT_OPSET: Final = {"": 18, "ai.onnx.ml": 3}
 _FIGURES: Final = frozenset(
     {"kind", "seed", "labels", "reinforced", "unlabelled", "agreement", "predicted", "input_shape", "classes"}
-    | {"features_sha256", "encoders", "files"}
+    | {"features_sha256", "encoders", "files", "thresholds"}
 )
 _KIND: Final = re.compile("[a-z0-9_.-]{1,40}")
 
@@ -55,7 +56,8 @@ def export_student(student: Student, pool: Float32[ndarray, "queries ..."], fold
     module, _, name = student.exporter.partition(":")
     write: Callable[[Student, Path], Written] = getattr(importlib.import_module(module), name)
     written = write(student, folder)
-    equal = float((predict_onnx(folder / ONNX_FILE, pool, written.input_shape) == student.predict(pool)).mean())
+    wanted = student.predict(pool)
+    equal = float((predict_onnx(folder / ONNX_FILE, pool, written.input_shape, told=wanted.shape[1:]) == wanted).mean())
     if equal < _LEAST_AGREEMENT:
         agrees = f"{ONNX_FILE} agrees with the student on {100 * equal:.1f} % of the pool"
         raise EngineFailed(f"{agrees}; allowed: at least 99 %")
@@ -71,9 +73,10 @@ def model_for_judges(trained: Trained, pool: Float32[ndarray, "queries ..."]) ->
 
 
 def predict_onnx(
-    path: Path, inputs: Float32[ndarray, "queries ..."], input_shape: tuple[int, ...]
-) -> Int64[ndarray, " queries"]:
-    """The class that an exported student predicts for each query, computed on the CPU with one thread.
+    path: Path, inputs: Float32[ndarray, "queries ..."], input_shape: tuple[int, ...], *, told: tuple[int, ...] = ()
+) -> Int64[ndarray, "queries *findings"]:
+    """The class that an exported student predicts for each query, computed on the CPU with one thread. told: the number
+    of findings, where it tells several of each query.
 
     Raises DataUnavailable, DataCorrupt, and InvalidInput where it cannot take the inputs.
     """
@@ -83,7 +86,7 @@ def predict_onnx(
     if np.prod(input_shape) != np.prod(inputs.shape[1:]):
         raise InvalidInput(f"{path.name} takes inputs of shape {input_shape}; allowed: {inputs.shape[1:]}")
     found = model.first_output(inputs.reshape(len(inputs), *input_shape))
-    if found.shape != (len(inputs),) or found.dtype.kind not in "iu":
+    if found.shape != (len(inputs), *told) or found.dtype.kind not in "iu":
         raise InvalidInput(f"{path.name} gives {found.dtype} of shape {found.shape}; allowed: one class a query")
     return found.astype(np.int64)
 
@@ -107,7 +110,7 @@ def write_student(
         # An exporter names things otherwise each time: the file of the same student, but not its bytes.
         model = ScoredModel.from_bytes(judged)
         (folder / ONNX_FILE).write_bytes(model.content)
-        given = model.probabilities(np.asarray(pool), classes=released.study.classes)
+        given = model.probabilities(np.asarray(pool), classes=released.study.labelled.said)
         apart = float(np.abs(given - trained.student.predict_proba(seen)).max())
         if model.classes != tuple(written.classes) or not apart <= _SAME_CHANCE:
             raise InvalidInput(
@@ -133,7 +136,7 @@ def check_student(
     released: Released,
     figures: Mapping[str, Any],
     pool: Float32[ndarray, "queries ..."] | None,
-    scores: ScoresStudent | None,
+    scores: Student | None,
 ) -> str:
     """Raises DataCorrupt or InvalidInput unless the student's files are those of its figures, and predict as these say;
     returns what was not checked, "" if nothing was left. pool: the study's, None where it is not at hand; scores: those
@@ -144,7 +147,8 @@ def check_student(
         kind, digest = str(figures["kind"]), figures["features_sha256"]
         said = {**figures, "seed": int(figures["seed"]), "classes": [int(each) for each in figures["classes"]]}
         said |= {"agreement": float(figures["agreement"]), "predicted": [int(each) for each in figures["predicted"]]}
-        if figures.keys() != _FIGURES or len(said["predicted"]) != released.study.classes:
+        said |= {"thresholds": [float(each) for each in figures["thresholds"]]}
+        if figures.keys() != _FIGURES or len(said["predicted"]) != released.study.labelled.said:
             raise ValueError(f"they are {sorted(figures)[:20]}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataCorrupt(f"the student's figures cannot be read: {error!r:.200}") from None
@@ -164,7 +168,9 @@ def check_student(
         without = []
         again = _predictions(folder, released, pool, features, shape)
         apart = np.abs(np.array(again["predicted"]) - np.array(figures["predicted"])).max() / len(pool)
-        if max(apart, abs(again["agreement"] - figures["agreement"])) > 1 - _LEAST_AGREEMENT:
+        limits = np.array(again["thresholds"]), np.array(said["thresholds"])
+        other = limits[0].shape != limits[1].shape or np.abs(limits[0] - limits[1]).max(initial=0.0) > _SAME_CHANCE
+        if other or max(apart, abs(again["agreement"] - figures["agreement"])) > 1 - _LEAST_AGREEMENT:
             raise DataCorrupt(f"{ONNX_FILE} predicts {again}; its figures say otherwise")
     different = [name for name in made if made[name] != figures.get(name)]
     if different:
@@ -174,14 +180,14 @@ def check_student(
     return " and ".join([*of_sums, *without])
 
 
-def _check_scores(folder: Path, features: object, scores: ScoresStudent | None, *, here: bool) -> list[str]:
+def _check_scores(folder: Path, features: object, scores: Student | None, *, here: bool) -> list[str]:
     """Raises DataCorrupt unless the file has the scores of the released sums; says if that cannot be checked. here:
     whether the pool is at hand."""
     if not here or find_spec("onnx") is None:
         return [f"{ONNX_FILE} against the sums" + ", which needs onnx" * here]
-    from coordinator.release.export_scores import check_scores
+    from coordinator.release.export_scores import check_scores, features_of
 
-    if scores is None or features != scores.blocks.features.digest:
+    if scores is None or features != features_of(scores).digest:
         raise DataCorrupt(f"the sums give no scores of features {str(features)[:16]}; allowed: those of graded votes")
     check_scores(folder / ONNX_FILE, scores)
     return []
@@ -189,10 +195,8 @@ def _check_scores(folder: Path, features: object, scores: ScoresStudent | None, 
 
 def _learned(released: Released) -> dict[str, int]:
     """How many labels there were to learn: released ones, the student's own, and records without one."""
-    if released.pool is not None:
-        return {"labels": len(released.pool.members), "reinforced": 0, "unlabelled": 0}
-    given, own = int((released.labels >= 0).sum()), int((released.reinforced >= 0).sum())
-    return {"labels": given, "reinforced": own, "unlabelled": len(released.labels) - given - own}
+    given, own = int((released.told >= 0).sum()), int((released.reinforced >= 0).sum())
+    return {"labels": given - own, "reinforced": own, "unlabelled": released.told.size - given}
 
 
 def _predictions(
@@ -202,17 +206,22 @@ def _predictions(
     features: FeatureMap | None,
     input_shape: tuple[int, ...],
 ) -> dict[str, Any]:
-    """What the ONNX file predicts for the pool: the records of each class, and the share of the labels learned."""
+    """What the ONNX file predicts for the pool: the records of each class or with each finding, and the share of the
+    labels learned."""
     seen = np.asarray(pool) if features is None else features(np.asarray(pool))
-    found = predict_onnx(folder / ONNX_FILE, seen, input_shape)
-    if released.pool is not None:
-        learned = released.pool.probabilities.argmax(axis=1)
-    else:
-        learned = np.where(released.labels >= 0, released.labels, released.reinforced)
+    learned, findings = released.told, released.study.findings
+    found = predict_onnx(folder / ONNX_FILE, seen, input_shape, told=learned.shape[1:])
     equal = found[learned >= 0] == learned[learned >= 0]
+    if findings:
+        from protocols.features.onnx_model import OnnxModel  # as in predict_onnx
+
+        model = OnnxModel.of(read_bytes(folder / ONNX_FILE, most=_ONNX_BYTES), where=ONNX_FILE, own=False)
+        chances = model.first_output(seen.reshape(len(seen), *input_shape), name=OUTPUT)
+        named = {"predicted": (found == PRESENT).sum(axis=0).tolist(), "thresholds": list(thresholds_of(chances))}
+        return {"agreement": float(equal.mean()), **named}
     known = np.clip(found, -1, released.study.classes) + 1
     counts = np.bincount(known, minlength=released.study.classes + 2)[1:-1]
-    return {"agreement": float(equal.mean()), "predicted": counts.tolist()}
+    return {"agreement": float(equal.mean()), "predicted": counts.tolist(), "thresholds": []}
 
 
 def _check_parameters(folder: Path, input_shape: tuple[int, ...]) -> list[str]:

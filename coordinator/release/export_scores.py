@@ -16,11 +16,15 @@ from jaxtyping import Float64
 from numpy import ndarray
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
+from coordinator.release.export_findings import THRESHOLDS, beside
+from coordinator.students.findings import FindingsStudent
 from coordinator.students.scores import ScoresStudent
 from coordinator.students.student import ONNX_FILE, Student, Written
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.features.stage import MOST_STEPS, STEPS
 from protocols.reading import read_bytes
+from protocols.study.findings import STATES
 from protocols.sums.blocks import KERNEL_STEPS, NORM_STEPS, Block, Chosen, Constant, Kernel, Linear, Nearest, Signs
 
 # How far a score of any record may be from what the sum gives: least squares on another machine differ in last digits.
@@ -62,7 +66,7 @@ def write_scores(student: Student, folder: Path) -> Written:
     return Written((ONNX_FILE,), (student.blocks.features.width,), tuple(range(student.coefficients.shape[1])))
 
 
-def check_scores(path: Path, student: ScoresStudent) -> None:
+def check_scores(path: Path, student: Student) -> None:
     """Raises DataCorrupt unless a file is the graph of this student, with coefficients by which no score of any record
     differs by more than SAME_SCORE: phi is of length 1, and so the length of their difference bounds it."""
     try:
@@ -70,25 +74,47 @@ def check_scores(path: Path, student: ScoresStudent) -> None:
         found = _taken_out(given)
     except (DecodeError, ValueError, TypeError) as error:
         raise DataCorrupt(f"{path.name} is no graph of scores: {str(error)[:200]}") from None
-    made = _model(student)
+    made = _made(student)
     wanted = _taken_out(made)
-    if given != made or found.shape != wanted.shape or not np.isfinite(found).all():
-        raise DataCorrupt(f"{path.name} is not the graph of the study's features and of their scores")
-    worst = float(np.sqrt(((found - wanted) ** 2).sum(axis=0)).max())
-    if worst > SAME_SCORE:
-        raise DataCorrupt(f"scores differ by up to {worst:.3g} from what the sums give; allowed: {SAME_SCORE:g}")
+    same = given == made and found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        if not same or found[name].shape != array.shape or not np.isfinite(found[name]).all():
+            raise DataCorrupt(f"{path.name} is not the graph of the study's features and of their scores")
+        worst = float(np.sqrt(((found[name] - array) ** 2).sum(axis=0)).max())
+        if worst > SAME_SCORE:
+            raise DataCorrupt(f"scores differ by up to {worst:.3g} from what the sums give; allowed: {SAME_SCORE:g}")
 
 
-def _taken_out(model: ModelProto) -> Float64[ndarray, "rows classes"]:
-    """The coefficients of a model, from which they are removed. Raises ValueError where it has not one such array."""
-    places = [at for at, each in enumerate(model.graph.initializer) if each.name == _COEFFICIENTS]
-    if len(places) != 1:
-        raise ValueError(f"it has {len(places)} arrays of coefficients")
-    array = np.asarray(numpy_helper.to_array(model.graph.initializer[places[0]]))
-    if array.ndim != 2 or array.dtype != np.float64:
-        raise ValueError(f"its coefficients are {array.dtype} of shape {array.shape}")
-    del model.graph.initializer[places[0]]
-    return array
+def features_of(student: Student) -> FeatureMap:
+    """What scores see of a record. Raises InvalidInput for a student that has none."""
+    first = student.each[0] if isinstance(student, FindingsStudent) else student
+    if not isinstance(first, ScoresStudent):
+        raise InvalidInput(f"the student is {type(student).__name__}; allowed: ScoresStudent")
+    return first.blocks.features
+
+
+def _made(student: Student) -> ModelProto:
+    """The graph of scores, or of those of several findings."""
+    if isinstance(student, FindingsStudent):
+        models = [_made(each) for each in student.each]
+        return beside(student, models, [tuple(range(len(STATES)))] * len(models))
+    assert isinstance(student, ScoresStudent)  # as features_of found
+    return _model(student)
+
+
+def _taken_out(model: ModelProto) -> dict[str, Float64[ndarray, "rows classes"]]:
+    """The coefficients and thresholds of a model, by name, which are removed from it. Raises ValueError where it has no
+    coefficients."""
+    found = {}
+    for each in [each for each in model.graph.initializer if each.name.endswith((_COEFFICIENTS, THRESHOLDS))]:
+        array = np.asarray(numpy_helper.to_array(each))
+        if array.ndim != 2 or array.dtype.kind != "f" or each.name in found:
+            raise ValueError(f"{each.name[:80]} is {array.dtype} of shape {array.shape}")
+        found[each.name] = array.astype(np.float64)
+        model.graph.initializer.remove(each)
+    if not found:
+        raise ValueError("it has no array of coefficients")
+    return found
 
 
 def _model(student: ScoresStudent) -> ModelProto:

@@ -26,13 +26,14 @@ from coordinator.release.pages import (
     translated_pages,
 )
 from coordinator.release.statement import EarlierRelease, Facts, read_statement, stated_facts
+from coordinator.students.findings import thresholds_of
 from protocols import reading
 from protocols.claims.languages import LANGUAGES
 from protocols.crypto.identity import to_pem
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ranges import whole
 from protocols.release.counts import COUNTS_FILE, COUNTS_JSON, Count, counts_csv, counts_json, counts_of, to_text
-from protocols.release.labels import LABELS_FILE, labels_csv
+from protocols.release.labels import LABELS_FILE, findings_csv, labels_csv
 from protocols.release.manifest import (
     AUTHORITY_FILE,
     COORDINATOR_FILE,
@@ -57,6 +58,7 @@ from protocols.release.sums import (
 )
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
+from protocols.study.findings import PRESENT
 from protocols.study.purposes import ForCounts, ForLabels, Purpose
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from protocols.sums.blocks import Blocks
@@ -86,10 +88,24 @@ class Released:
     evaluation: Evaluation | None = None
 
     @property
-    def counts(self) -> list[int]:
-        """The number of released labels of each class; where sums are released, of the pool's likeliest classes."""
-        labels = self.labels[self.labels >= 0] if self.pool is None else self.pool.probabilities.argmax(axis=1)
-        return np.bincount(labels, minlength=self.study.classes).tolist()
+    def told(self) -> Int64[ndarray, "queries *findings"]:
+        """The label of each record of the pool, < 0 where there is none; where sums are released, its likeliest class.
+        Of several findings, of each whether it is there: where sums are released, by its mean probability."""
+        if self.pool is None:
+            labels = np.where(self.labels >= 0, self.labels, self.reinforced)
+            folded = self.study.votes.asks.folded(labels)
+            return labels if folded is None else folded
+        chances = self.pool.probabilities
+        return (chances >= thresholds_of(chances)).astype(np.int64) if self.study.findings else chances.argmax(axis=1)
+
+    @property
+    def counts(self) -> list[tuple[str, int]]:
+        """How often labels name each class, or each finding; where sums are released, the pool's likeliest classes."""
+        if names := self.study.findings:
+            return list(zip(names, (self.told == PRESENT).sum(axis=0).tolist(), strict=True))
+        labels = self.labels if self.pool is None else self.told
+        names = self.study.terms.class_names
+        return list(zip(names, np.bincount(labels[labels >= 0], minlength=len(names)).tolist(), strict=True))
 
 
 def read_released(folder: Path) -> Released:
@@ -154,18 +170,22 @@ def contents(
 
 
 def _labels(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
-    return {LABELS_FILE: labels_csv(released.labels, released.reinforced)}
+    study, labels = released.study, released.labels
+    told = study.votes.asks.folded(labels)
+    made = labels_csv(labels, released.reinforced) if told is None else findings_csv(told, study.findings)
+    return {LABELS_FILE: made}
 
 
 def _sums(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
     if released.cells is None:
         return {}
     use = unit_sums(released.study).use
-    return {SUMS_FILE: sums_csv(released.cells), **_MADE[type(use)](released, evidence)}
+    return {SUMS_FILE: sums_csv(released.cells, released.study.labelled), **_MADE[type(use)](released, evidence)}
 
 
 def _soft_labels(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
-    return {} if released.pool is None else {SOFT_LABELS_FILE: soft_labels_csv(released.pool)}
+    made = None if released.pool is None else soft_labels_csv(released.pool, released.study.labelled)
+    return {} if made is None else {SOFT_LABELS_FILE: made}
 
 
 def _counts(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:

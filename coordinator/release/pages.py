@@ -91,22 +91,25 @@ def translated_pages(statement: Mapping[str, Any]) -> dict[str, str]:
 def model_card(
     statement: Mapping[str, Any],
     student: Mapping[str, Any] | None,
-    counts: Sequence[int],
+    counts: Sequence[tuple[str, int]],
     judged: Sequence[tuple[str, str]] | None,
 ) -> str:
-    """model_card.md. student: figures of the student, None where none was trained; counts: labels of each class;
-    judged: what judges say of it, figure by figure, None where nobody judged."""
+    """model_card.md. student: figures of the student, None where none was trained; counts: labels of each class, or
+    finding; judged: what judges say of it, figure by figure, None where nobody judged."""
     return (
         _pages(autoescape=False)
         .get_template("model_card.md.j2")
-        .render(s=statement, student=student, counts=counts, judged=judged, worst=_worst(statement))
+        .render(
+            s=statement, student=student, counts=counts, named=_counted(statement), judged=judged,
+            worst=_worst(statement),
+        )
     )
 
 
 def report_page(
     statement: Mapping[str, Any],
     student: Mapping[str, Any] | None,
-    counts: Sequence[int],
+    counts: Sequence[tuple[str, int]],
     batches: Sequence[tuple[int, int]],
     judged: Sequence[tuple[str, str]] | None,
 ) -> str:
@@ -120,6 +123,7 @@ def report_page(
             s=statement,
             student=student,
             counts=counts,
+            named=_counted(statement),
             batches=batches,
             budgets=Markup(_budgets(statement)),
             answered=Markup(_answered(batches)),
@@ -127,6 +131,13 @@ def report_page(
     )
     return document(title=statement["study"]["name"], kind="report of a release", body=body,
                     study=statement["study"]["digest"])  # fmt: skip
+
+
+def _counted(statement: Mapping[str, Any]) -> str:
+    """What is counted of each class, or finding."""
+    if statement["study"]["findings"]:
+        return "public records above its mean probability" if statement["records"] else "labels that name it"
+    return "public records of which it is the likeliest" if statement["records"] else "labels released"
 
 
 def _named(statement: Mapping[str, Any]) -> Callable[[str], str]:

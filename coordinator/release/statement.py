@@ -282,6 +282,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "coordinator": terms.coordinator,
             "ends": terms.ends,
             "class_names": list(terms.class_names),
+            "findings": list(study.findings),
             "pool_sha256": terms.pool_sha256,
             "quorum": study.quorum,
             **kind.terms(study),
@@ -308,7 +309,7 @@ def statement(facts: Facts) -> dict[str, Any]:
         },
         "records": kind.records(facts),
         "queries": {
-            "pool": len(labels),
+            "pool": len(labels) // study.votes.asks.rows,
             "asked": int((labels != NOT_ASKED).sum()),
             "answered": int((labels >= 0).sum()),
             "refused": int((labels == ABSTAIN).sum()),

@@ -28,6 +28,7 @@ from numpy import ndarray
 
 from coordinator.labelling.soft_labels import SoftLabels, labels_again, members_of, pool_facts, soft_labels_of_study
 from coordinator.labelling.study_creation import check_pool, read_pool
+from coordinator.labelling.training import scores_student
 from coordinator.release import folder as layout
 from coordinator.release.charges import (
     charges_by_seat,
@@ -52,7 +53,7 @@ from coordinator.release.folder import (
 )
 from coordinator.release.statement import statement
 from coordinator.students import SCORES
-from coordinator.students.scores import ScoresStudent
+from coordinator.students.student import Student
 from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_pem, fingerprint, identify, in_both_forms
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
 from protocols.labelling.coordinator import JUDGES
@@ -286,7 +287,8 @@ def _released(folder: _Folder) -> tuple[Released, str, str]:
     if folder.model_name not in (None, study.name):
         name = str(folder.model_name)[:80]
         raise DataCorrupt(f"model.sig is of the model {name!r}; allowed: {study.name!r}, the study")
-    return released, f"study {study.digest.hex()[:16]}; {counted(sum(released.counts), 'label')} released", ""
+    labels = int((released.told >= 0).sum()) - int((released.reinforced >= 0).sum())
+    return released, f"study {study.digest.hex()[:16]}; {counted(labels, 'label')} released", ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +297,7 @@ class _OfSums:
     they say of the pool."""
 
     queries: Blocks | None = None
-    scores: ScoresStudent | None = None
+    scores: Student | None = None
     pool: Mapping[str, Any] | None = None
 
 
@@ -311,9 +313,10 @@ def _made_of_sums(
         checks.skip(_SOFT)
         return _OfSums()
     made = checks.run(_SOFT, lambda: _soft_labels(released, queries, pool, paid), _FORGED)
-    if made is None or made.scores is None or pool is None:
+    if made is None or made.each[0].scores is None or pool is None:
         return _OfSums(queries)
-    return _OfSums(queries, ScoresStudent.of(queries, made.scores), pool_facts(made.compared, pool))
+    scores = scores_student(queries, made, released.study.findings, pool)
+    return _OfSums(queries, scores, pool_facts(made.compared, pool))
 
 
 _Pool = Float32[ndarray, "queries ..."]
@@ -481,7 +484,7 @@ def _named(stated: Mapping[str, Any]) -> str:
 
 
 def _student(
-    folder: Path, released: Released, pool: Float32[ndarray, "queries ..."] | None, scores: ScoresStudent | None
+    folder: Path, released: Released, pool: Float32[ndarray, "queries ..."] | None, scores: Student | None
 ) -> tuple[dict[str, Any], str, str]:
     """The student's figures, {} for a release without one. scores: those of the sums, None where not made again."""
     figures = student_figures(folder)

@@ -7,7 +7,7 @@ often a student is right. Its maximum over kinds is also a little too high.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
@@ -173,6 +173,18 @@ def choose_student(
     if not compared:
         raise InvalidInput(f"no student is installed; allowed for student {AUTO!r}: some of {', '.join(kinds)}")
     return Choice(max(compared, key=lambda score: score.agreement or 0.0).kind, tuple(scores))
+
+
+def together(choices: Sequence[Choice]) -> Choice:
+    """One kind for several findings, each compared: that with the largest mean agreement."""
+    scores = []
+    for at, first in enumerate(choices[0].scores):
+        found = [choice.scores[at] for choice in choices]
+        values = [each.agreement for each in found if each.agreement is not None]
+        spread = [each.deviation for each in found if each.deviation is not None]
+        mean = (float(np.mean(values)), float(np.mean(spread))) if values else (None, None)
+        scores.append(Score(first.kind, *mean))
+    return Choice(max(scores, key=lambda score: score.agreement or 0.0).kind, tuple(scores))
 
 
 def _added(*, image: bool, device: str) -> dict[str, str]:

@@ -45,12 +45,13 @@ class Student(ABC):
     """A trained student. It predicts among the classes that occurred in its labels."""
 
     @abstractmethod
-    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-        """The class of each query, in [0, classes)."""
+    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, "queries *findings"]:
+        """The class of each query, in [0, classes); of several findings whether each is there."""
 
     @abstractmethod
     def predict_proba(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
-        """The probability of each class, in [0, 1]; rows sum to 1; 0 for classes that do not occur in the labels."""
+        """The probability of each class, in [0, 1]; rows sum to 1; 0 for classes that do not occur in the labels. Of
+        several findings that of each."""
 
     @property
     def exporter(self) -> str:

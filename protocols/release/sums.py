@@ -20,8 +20,10 @@ from numpy import ndarray
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.ranges import check, whole
 from protocols.reading import read_json, read_text
-from protocols.release.labels import read_labels
+from protocols.release.labels import read_findings, read_labels
 from protocols.study.deployed import DeployedStudy
+from protocols.study.findings import Labelled, OneLabel
+from protocols.study.several_findings import OnFindings
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from protocols.votes import ABSTAIN, NOT_ASKED
 
@@ -32,11 +34,13 @@ _BYTES = 2**32
 # Of a number of 64 bits, a probability or the name of a class, with the comma.
 _CELL_BYTES = 32
 SOFT_DIGITS = 6
+# Of any number of classes.
+_ONE = OneLabel(2)
 
 
 @dataclass(frozen=True, eq=False)
 class PoolLabels:
-    """The queries that each record of the pool lies in, and the probability of each class."""
+    """The queries that each record of the pool lies in, and the probability of each class, or that of each finding."""
 
     members: Int64[ndarray, "pool votes"] = field(repr=False)
     probabilities: Float64[ndarray, "pool classes"] = field(repr=False)
@@ -52,9 +56,9 @@ class ReleasedVotes:
     cells: Int64[ndarray, "rows classes"] | None = field(repr=False)
 
 
-def sums_csv(cells: Int64[ndarray, "rows classes"]) -> str:
-    """The content of sums.csv."""
-    return _written(["query", *_classes(cells)], ([query, *row] for query, row in enumerate(cells.tolist())))
+def sums_csv(cells: Int64[ndarray, "rows classes"], of: Labelled = _ONE) -> str:
+    """The content of sums.csv. of: what records are labelled with."""
+    return _written(["query", *of.heads(cells.shape[1])], ([query, *row] for query, row in enumerate(cells.tolist())))
 
 
 def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "rows classes"] | None:
@@ -69,7 +73,7 @@ def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "rows classe
     cells = np.empty((study.rows_released, study.classes), dtype=np.int64)
     for position, (_, *row) in enumerate(rows):
         cells[position] = [check(SUMS_FILE, "sum", _whole(SUMS_FILE, each)) for each in _wide(SUMS_FILE, row, cells)]
-    _check_same(SUMS_FILE, sums_csv(cells), text)
+    _check_same(SUMS_FILE, sums_csv(cells, study.labelled), text)
     return cells
 
 
@@ -82,6 +86,10 @@ def read_votes(folder: Path, study: DeployedStudy) -> ReleasedVotes:
 
 
 def _released_labels(folder: Path, study: DeployedStudy) -> ReleasedVotes:
+    asks = study.votes.asks
+    if isinstance(asks, OnFindings):
+        labels = asks.unfolded(read_findings(folder, study.findings))
+        return ReleasedVotes(labels, np.full(len(labels), ABSTAIN, dtype=np.int64), None)
     labels, reinforced = read_labels(folder, classes=study.classes)
     return ReleasedVotes(labels, reinforced, None)
 
@@ -99,14 +107,14 @@ _READ: dict[type[Votes], Callable[[Path, DeployedStudy], ReleasedVotes]] = {
 }
 
 
-def soft_labels_csv(labels: PoolLabels) -> str:
-    """The content of soft_labels.csv; probabilities with six digits after the point."""
+def soft_labels_csv(labels: PoolLabels, of: Labelled = _ONE) -> str:
+    """The content of soft_labels.csv; probabilities with six digits after the point. of: as of sums_csv."""
     each = zip(labels.members.tolist(), labels.probabilities.tolist(), strict=True)
     rows = (
         [record, " ".join(map(str, inside)), *(f"{p:.{SOFT_DIGITS}f}" for p in chances)]
         for record, (inside, chances) in enumerate(each)
     )
-    return _written(["record", "queries", *_classes(labels.probabilities)], rows)
+    return _written(["record", "queries", *of.heads(labels.probabilities.shape[1])], rows)
 
 
 def read_judged(folder: Path, study: DeployedStudy) -> Int64[ndarray, "rows classes"] | None:
@@ -128,10 +136,10 @@ def read_judged(folder: Path, study: DeployedStudy) -> Int64[ndarray, "rows clas
 def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:
     """The soft labels of a release. Raises DataCorrupt."""
     records, pool = unit_sums(study), study.terms.pool_size
-    text, rows = _read(folder, SOFT_LABELS_FILE, pool, cells=1 + records.votes + study.classes)
+    text, rows = _read(folder, SOFT_LABELS_FILE, pool, cells=1 + records.votes + study.labelled.said)
     # A record lies in cells; it has all of graded features.
     members = np.empty((pool, 0 if records.signed else records.votes), dtype=np.int64)
-    probabilities = np.empty((pool, study.classes))
+    probabilities = np.empty((pool, study.labelled.said))
     for position, (_, inside, *row) in enumerate(rows):
         named = [check(SOFT_LABELS_FILE, "query", _whole(SOFT_LABELS_FILE, each)) for each in inside.split()]
         members[position] = _wide(SOFT_LABELS_FILE, named, members)
@@ -139,12 +147,8 @@ def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:
         probabilities[position] = [_chance(each) for each in chances]
     if members.size and members.max() >= records.queries:
         raise DataCorrupt(f"{SOFT_LABELS_FILE} names query {members.max()}; allowed: 0 to {records.queries - 1}")
-    _check_same(SOFT_LABELS_FILE, soft_labels_csv(found := PoolLabels(members, probabilities)), text)
+    _check_same(SOFT_LABELS_FILE, soft_labels_csv(found := PoolLabels(members, probabilities), study.labelled), text)
     return found
-
-
-def _classes(array: ndarray) -> list[str]:
-    return [f"class_{number}" for number in range(array.shape[1])]
 
 
 def _written(header: list[str], rows: Iterator[list[object]]) -> str:

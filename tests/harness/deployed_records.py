@@ -31,11 +31,13 @@ def draft(
     quorum: int = 2,
     population: int = POPULATION,
     share: float | None = None,
+    findings: tuple[str, ...] = (),
 ) -> DeployedStudy:
     """What an operator writes before the queries are made."""
     study = Study(
         name="test",
-        classes=2,
+        classes=2 * max(1, len(findings)),
+        findings=findings,
         votes=UnitSums(
             queries=2,
             votes=1,
@@ -54,7 +56,7 @@ def draft(
     terms = Terms(
         task="tell left from right",
         class_names=("left", "right"),
-        label="side",
+        label="" if findings else "side",
         input_shape=(len(FEATURES),),
         pool_size=1,
         pool_sha256="0" * 64,
@@ -62,6 +64,7 @@ def draft(
         coordinator="centre",
         ends="2999-12-31",
         features=FEATURES,
+        findings=findings,
     )
     return deployed(study, terms)
 
@@ -78,6 +81,16 @@ def records_of(seat: str, *, rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
     return features, (features[:, 0] > 0).astype(np.int64)
 
 
+def labels_of(study: DeployedStudy, features: np.ndarray) -> np.ndarray:
+    """A record's label, which its first feature says; of several findings each is said by a feature, and every fifth
+    record does not know the last."""
+    if not study.findings:
+        return (features[:, 0] > 0).astype(np.int64)
+    found = (features[:, : len(study.findings)] > 0.5).astype(np.int64)
+    found[::5, -1] = -1
+    return found
+
+
 def judging(study: DeployedStudy, rows: int) -> np.ndarray:
     """Which of a hospital's records judge."""
     terms = study.votes.evaluation
@@ -86,7 +99,8 @@ def judging(study: DeployedStudy, rows: int) -> np.ndarray:
 
 def sum_of(study: DeployedStudy, queries: Blocks, seat: str) -> np.ndarray:
     """What a hospital sends, computed here from its records; each is a unit of its own."""
-    features, labels = records_of(seat)
+    features, _ = records_of(seat)
+    labels = labels_of(study, features)
     weight = round(study.roster[study.seats[seat]].weight * study.units)
     votes = ~judging(study, len(labels))
     spoken = said(queries, features[votes], labels[votes], classes=study.classes)

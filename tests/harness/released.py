@@ -137,7 +137,8 @@ class Consortium(Certifying):
                 noise = lattice_noise(seeded_source(1), units=study.units)
             level = aggregation or ClearAggregation(noise)
             coordinator = Coordinator(study, ledger=ledger, aggregation=level, exchange=exchange, run=b"run")
-            asked = pool if queries is None else no_inputs(study.votes.queries)
+            rows = np.repeat(pool, study.votes.asks.rows, axis=0)
+            asked = rows if queries is None else no_inputs(study.votes.queries)
             labelling = coordinator.label(asked, train=train, choose=choose)
             if between is not None:
                 between(coordinator)
@@ -151,8 +152,13 @@ class Consortium(Certifying):
             self.keys[name] = new_key()
             self.certificates[name] = self.certify(self.keys[name], party_of(name))
 
+        told = study.labelled.told  # by as many of the first features
+
+        def models(batch):
+            return np.tile((batch.inputs[:, :told].T > 0).astype(np.int64), (study.votes.voters, 1))
+
         def vote(batch):
-            return (batch.inputs[:, :1].T > 0).astype(np.int64).repeat(study.votes.voters, axis=0)
+            return study.votes.asks.voted(batch, models)
 
         if queries is not None:
             vote = deployed_records.record_voter(study, queries, name)
