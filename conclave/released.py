@@ -24,8 +24,8 @@ def predict(
     authority: str | Path,
     coordinator: str,
     mapping: str | Path | None = None,
-) -> list[str]:
-    """The class that a released student predicts for each record, by name.
+) -> list[str] | list[dict[str, float]]:
+    """The class that a released student predicts for each record, by name; or the probability of each finding.
 
     release: its folder; records: a table with the study's columns (.csv, .parquet) or inputs of its shape (.npy, .npz,
     an array); authority: the consortium's certificate, as obtained at enrolment; coordinator: the name in the
@@ -42,4 +42,6 @@ def predict(
         words = DataMapping() if mapping is None else read_mapping(Path(mapping))
         own = DataSettings(name="own", loader="csv", source=CsvFile(Path(records)), mapping=words)
         inputs = read_queries(Path(records), own, student.study.terms)
+    if findings := student.study.findings:
+        return [dict(zip(findings, chances, strict=True)) for chances in student.chances(inputs).tolist()]
     return [student.study.terms.class_names[each] for each in student.predict(inputs).tolist()]

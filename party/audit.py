@@ -22,7 +22,7 @@ from numpy import ndarray
 from party.party import COUNTED, FATE
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, MalformedMessage, Refused
 from protocols.features.feature_map import FeatureMap, read_features
-from protocols.features.scored_model import ScoredModel
+from protocols.features.scored_model import OUTPUT, ScoredModel
 from protocols.ledger.ledger import Ledger
 from protocols.levels.table import check_believable
 from protocols.levels.two_server.released import SignedRelease
@@ -337,9 +337,13 @@ class ReleasedStudent:
     features: FeatureMap | None = None
     judged: JudgesFound | None = None
 
-    def predict(self, inputs: Float32[ndarray, "records ..."]) -> Int64[ndarray, " records"]:
-        """The class id of each record, as `decided`."""
-        return self.decided(inputs)[0]
+    def predict(self, inputs: Float32[ndarray, "records ..."]) -> Int64[ndarray, "records *findings"]:
+        """The class id of each record, as `decided`; of several findings 1 for each that is named, else 0."""
+        return self._labels(inputs) if self.study.findings else self.decided(inputs)[0]
+
+    def chances(self, inputs: Float32[ndarray, "records ..."]) -> Float64[ndarray, "records findings"]:
+        """The probability of each finding. Raises InvalidInput as `decided`."""
+        return self._output(inputs, OUTPUT, kinds="f").astype(np.float64)
 
     def decided(
         self, inputs: Float32[ndarray, "records ..."]
@@ -352,7 +356,17 @@ class ReleasedStudent:
         model = ScoredModel(self.content, self.judged.classes, self.features)
         return self.judged.applied(model.probabilities(inputs, classes=self.study.classes), labels)
 
-    def _labels(self, inputs: Float32[ndarray, "records ..."]) -> Int64[ndarray, " records"]:
+    def _labels(self, inputs: Float32[ndarray, "records ..."]) -> Int64[ndarray, "records *findings"]:
+        output = self._output(inputs, None, kinds="iu")
+        if len(output) and not 0 <= output.min() <= output.max() < self.study.labelled.states:
+            raise InvalidInput(
+                f"{self.where} gives the classes {output.min()} to {output.max()}; allowed: 0 to "
+                f"{self.study.labelled.states - 1}"
+            )
+        return output.astype(np.int64)
+
+    def _output(self, inputs: Float32[ndarray, "records ..."], name: str | None, *, kinds: str) -> ndarray:
+        """What the student gives under this name (None: first) of each record, or of each finding of it."""
         try:
             from protocols.features.onnx_model import OnnxModel
         except ModuleNotFoundError as missing:
@@ -362,16 +376,12 @@ class ReleasedStudent:
         # An image may have one more axis for its channels than the study's inputs.
         wanted = [size for size in model.session.get_inputs()[0].shape[1:] if isinstance(size, int)]
         shaped = inputs.reshape(len(inputs), *wanted) if np.prod(wanted) == np.prod(inputs.shape[1:]) else inputs
-        output = model.first_output(shaped)
-        if output.shape != (len(inputs),) or output.dtype.kind not in "iu" or not self._known(output):
-            raise InvalidInput(
-                f"{self.where} gives {output.dtype} of shape {output.shape}; allowed: class ids from 0 to "
-                f"{self.study.classes - 1}, one a record"
-            )
-        return output.astype(np.int64)
-
-    def _known(self, output: ndarray) -> bool:
-        return not len(output) or bool(output.min() >= 0 and output.max() < self.study.classes)
+        output, findings = model.first_output(shaped, name=name), self.study.findings
+        shape = (len(inputs), len(findings)) if findings else (len(inputs),)
+        if output.shape != shape or output.dtype.kind not in kinds:
+            what = "one a record and finding" if findings else "class ids, one a record"
+            raise InvalidInput(f"{self.where} gives {output.dtype} of shape {output.shape}; allowed: {what}, {shape}")
+        return output
 
 
 def read_student(folder: Path, *, authority: x509.Certificate, coordinator: str) -> ReleasedStudent:

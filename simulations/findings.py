@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any  # JSON
 
 import numpy as np
-import scipy
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Float64
 from numpy import ndarray
 
+from party.teachers.finding_scores import auroc
 from protocols.study.findings import NOT_KNOWN, PRESENT
 from simulations.datasets.dataset import Dataset
 from simulations.groups import calibration
@@ -120,16 +120,6 @@ class FindingsFound:
         """Private: the mean AUROC of the ceilings."""
         known = [each for each in self.pooled or () if each is not None]
         return float(np.mean(known)) if known else None
-
-
-def auroc(scores: Float64[ndarray, " records"], present: Int64[ndarray, " records"]) -> float | None:
-    """The probability that a record with the finding scores higher than one without (Hanley & McNeil 1982), ties
-    counted half; None where all are alike. Records that are not known count for nothing."""
-    scores, present = scores[present != NOT_KNOWN], present[present != NOT_KNOWN] == PRESENT
-    some, none = int(present.sum()), int((~present).sum())
-    if not (some and none):
-        return None
-    return float((scipy.stats.rankdata(scores)[present].sum() - some * (some + 1) / 2) / (some * none))
 
 
 def findings_found(

@@ -7,7 +7,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Sequence
-from math import isfinite, isnan, nan
+from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from party.audit import ReleasedStudent
     from party.data.mapping import DataMapping
     from party.data.quality import Problem, Proposal, Quality
-    from party.data.records import DataSettings
+    from party.data.records import DataSettings, Labels, Records
     from party.home import PartyHome
+    from party.teachers.finding_scores import FindingsScore
     from party.teachers.scores import Score
+    from party.teachers.teacher import TeacherKind
     from party.voting.suitability import Suitability
     from protocols.study.study import Study
     from protocols.study.terms import Terms
@@ -75,6 +77,9 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
         raise InvalidInput(f"{release} is of study {student.study.name!r}; allowed: a release of {found.name!r}")
     kind, _ = kind_in(found, settings.teachers, pool=home.pool(found.digest))
     records, seed = load_records(settings.data, found.terms), settings.teachers.seed
+    if found.findings:
+        test = None if test_file is None else load_records(of_file(settings.data, test_file), found.terms)
+        return _score_findings(records, test, kind, found.findings, student, seed=seed, as_json=as_json)
     if test_file is None:
         judged, alone = records, predicted_unseen(records, kind, seed=seed, classes=found.classes)
         how = f"cross-validated in {FOLDS} parts, by {'patient' if settings.data.patient else 'record'}"
@@ -98,6 +103,40 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
         click.echo(folded(_judged_words(student), " " * 10))
     if student is not None and test_file is None and _answered(home, student.study):
         click.echo(folded(_ALSO_VOTED, " " * 10))
+
+
+def _score_findings(
+    records: Records, test: Records | None, kind: TeacherKind, names: Sequence[str], student: ReleasedStudent | None, *,
+    seed: int, as_json: bool,
+) -> None:  # fmt: skip
+    """How often own models tell each finding right alone, and how well the released student does."""
+    from party.teachers.finding_scores import findings_score
+    from party.teachers.scores import score as scored
+    from party.voting.training import predicted_kept_back, predicted_unseen
+    from protocols.study.findings import STATES
+
+    judged, alone = records if test is None else test, {}
+    for at, name in enumerate(names):
+        own, held = records.of_finding(at), judged.of_finding(at)
+        if not (own.usable.any() and held.usable.any()):
+            continue  # nothing to learn from, or to score on
+        if test is None:
+            told = predicted_unseen(own, kind, seed=seed, classes=len(STATES))
+        else:
+            told = predicted_kept_back(own, held, kind, seed=seed, classes=len(STATES))
+        alone[name] = scored(told, held.labels[held.usable], STATES)
+    together = None
+    if student is not None:
+        inputs = judged.inputs[judged.usable]
+        together = findings_score(names, student.predict(inputs), student.chances(inputs), judged.labels[judged.usable])
+    if as_json:
+        figures = {"alone": {name: each.figures() for name, each in alone.items()}}
+        click.echo(json.dumps(figures | ({"together": together.figures()} if together else {}), indent=2))
+        return
+    lines = [f"alone     {name}: {each.words()}" for name, each in alone.items()]
+    lines += [f"together  {line}" for line in (together.lines() if together else [])]
+    for line in lines:
+        click.echo(folded(line, " " * 10))
 
 
 def _answered(home: PartyHome, study: Study) -> bool:
@@ -171,8 +210,9 @@ def predict(
 
     The records are read as the release's study says, with this hospital's mapping file. OUT has a line a record: its
     row, the column of --id, the predicted class and the probability that it is right, calibrated by the hospitals'
-    judges (empty where nobody judged the student), and nothing for a record that the mapping leaves out. Nothing
-    leaves. A physician without a node gives --authority.
+    judges (empty where nobody judged the student), and nothing for a record that the mapping leaves out. Of several
+    findings: of each whether the student names it, and its probability. Nothing leaves. A physician without a node
+    gives --authority.
 
     \b
     Examples:
@@ -181,6 +221,7 @@ def predict(
     """
     from party.data import of_file
     from party.data.queries import own_records
+    from party.teachers.finding_scores import findings_score
     from party.teachers.scores import score as scored
 
     if out.exists() and (out.is_dir() or out.resolve() == records_path.resolve()):
@@ -196,24 +237,38 @@ def predict(
         if not own.source.is_table or id_column not in own.source.header(own.mapping.form):
             raise InvalidInput(f"--id is {id_column!r}; allowed: a column of {records_path}")
         kept = own.source.columns([id_column], own.mapping.form)[id_column]
-    predicted, chances = student.decided(inputs[used])
-    text, found = io.StringIO(), iter(zip(predicted.tolist(), chances.tolist(), strict=True))
+    predicted: Labels
+    if findings := terms.findings:
+        predicted, chances = student.predict(inputs[used]), student.chances(inputs[used])
+        heads = [head for name in findings for head in (name, f"{name} probability")]
+    else:
+        predicted, chances = student.decided(inputs[used])
+        heads = ["predicted", "probability"]
+    shape = (len(predicted), len(heads) // 2)
+    text, found = io.StringIO(), iter(zip(predicted.reshape(shape), chances.reshape(shape), strict=True))
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", *([] if id_column is None else [id_column]), "predicted", "probability"])
+    writer.writerow(["row", *([] if id_column is None else [id_column]), *heads])
     for row, fits in enumerate(used.tolist(), start=1):
-        named = [] if kept is None else [kept[row - 1]]
-        which, chance = next(found) if fits else (None, nan)
-        name = "" if which is None else terms.class_names[which]
-        writer.writerow([row, *named, name, "" if isnan(chance) else f"{chance:.4f}"])
+        cells = [""] * len(heads)
+        if fits:
+            told, sure = next(found)
+            cells[::2] = [terms.class_names[which] for which in told.tolist()]
+            cells[1::2] = ["" if isnan(chance) else f"{chance:.4f}" for chance in sure.tolist()]
+        writer.writerow([row, *([] if kept is None else [kept[row - 1]]), *cells])
     write_atomically(out, text.getvalue().encode())
-    result = None if labels is None else scored(predicted, labels[used], terms.class_names)
+    result: Score | FindingsScore | None = None
+    if labels is not None and findings:
+        result = findings_score(findings, predicted, chances, labels[used])
+    elif labels is not None:
+        result = scored(predicted, labels[used], terms.class_names)
     if as_json:
         figures: dict[str, Any] = {"release": str(release), "records": len(used), "predicted": int(used.sum())}
         figures["judged"] = student.judged and list(student.judged.accuracy)
         click.echo(json.dumps({**figures, "score": None if result is None else result.figures()}, indent=2))
         return
     said = "no labels, so nothing is scored" if result is None else result.words()
-    click.echo(f"{int(used.sum())} of {counted(len(used), 'record')}: {said}")
+    for line in f"{int(used.sum())} of {counted(len(used), 'record')}: {said}".splitlines():
+        click.echo(line)
     click.echo(_judged_words(student))
     click.echo(f"the release is signed by the coordinator and unaltered; predictions are in {out}")
 
