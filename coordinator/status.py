@@ -20,7 +20,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.plural import at_most, counted, some
 from protocols.study.study import Study, party_of
 from runtime.loopback import Family
-from runtime.page import annex, document, strip, table, text, verdict
+from runtime.page import document, folded, strip, table, text, verdict
 
 # Serve writes every half second; a slow disk may delay that.
 _ALIVE_S = 10.0
@@ -320,12 +320,12 @@ def blocking(study: Mapping[str, Any]) -> list[str]:
     waits = [each for each in study["seats"] if not each["withdrawn"] and not (study["once"] and each["asked"])]
     away = [_shown(each) for each in waits if not each["connected"]]
     unready = [_shown(each) for each in waits if each["connected"] and not each["ready"] and not each["asked"]]
+    start = f"have {'its node' if len(away) == 1 else 'their nodes'} started: conclave-party run"
     if not study["once"] and study["state"] != "created" and len(study["seats"]) - len(away) >= study["quorum"]:
-        return [f"{study['study']}: goes on without the votes of {some(away)}; have its node started: "
-                "conclave-party run"] if away else []  # fmt: skip
+        return [f"{study['study']}: goes on without the votes of {some(away)}; {start}"] if away else []
     found = []
     if away:
-        found.append(f"{study['study']}: not connected: {some(away)}; have its node started: conclave-party run")
+        found.append(f"{study['study']}: not connected: {some(away)}; {start}")
     if unready:
         found.append(f"{study['study']}: not approved: {some(unready)}; send the study, for: conclave-party approve")
     if found and study["once"]:
@@ -360,7 +360,7 @@ def _studies(studies: Sequence[Mapping[str, Any]], enrolled: Collection[str]) ->
             strip(_steps(study, enrolled)),
             f"<p>{text(asked + answered)}; quorum {text(study['quorum'])} of {counted(len(study['seats']), 'seat')}. "
             f"{text(_sentence(study['message']))}</p>",
-            annex(f"All {counted(len(study['seats']), 'seat')} of {study['study']}", table(
+            folded(f"All {counted(len(study['seats']), 'seat')} of {study['study']}", table(
                 f"Seats of {study['study']}",
                 ("seat", "connected", "answers left", "epsilon used", "guaranteed", "delta", "batches left out"),
                 [
@@ -401,7 +401,7 @@ def _hospitals(status: Mapping[str, Any]) -> list[str]:
         listed = table("Connections and certificates", head, rows, words=(1,))
     return [
         "<h2>Hospitals</h2>",
-        annex(f"All {len(rows)} hospitals", listed) if len(rows) > _MOST_OPEN else listed,
+        folded(f"All {len(rows)} hospitals", listed) if len(rows) > _MOST_OPEN else listed,
         *([f"<p>Invited, and not enrolled yet: {text(some(invited))}.</p>"] if invited else []),
     ]
 

@@ -89,12 +89,18 @@ def annex(name: str, body: str) -> str:
     return f'<details class="annex"><summary>{text(name)}</summary>\n{body}\n</details>'
 
 
+def folded(name: str, body: str) -> str:
+    """A long list, folded; on paper it is left out unless somebody opened it. body: HTML."""
+    return f"<details><summary>{text(name)}</summary>\n{body}\n</details>"
+
+
 def strip(steps: Iterable[tuple[str, int, int]]) -> str:
-    """Steps of a study from the left to the right, each with how many of how many are there."""
+    """Steps of a study from the left to the right, each with how many of how many are there; of one thing, whether."""
     lines = ['<ol class="strip" aria-label="Where the study stands">']
     for name, there, of in steps:
         state = "done" if there >= of > 0 else "open"
-        lines.append(f'<li class="{state}"><span class="name">{text(name)}</span> {there} of {of}</li>')
+        shown = f"{there} of {of}" if of != 1 else "done" if there else "not yet"
+        lines.append(f'<li class="{state}"><span class="name">{text(name)}</span> {shown}</li>')
     return "\n".join([*lines, "</ol>"])
 
 

@@ -216,9 +216,7 @@ def _guaranteed(statement: Mapping[str, Any], *, names: int | None) -> str:
         groups[figures if names else figures + more].append(seat)
     rows: list[tuple[str, ...]] = []
     for same, seats in groups.items():
-        shown = [named(each["seat"]) for each in seats]
-        others = "" if names is None or len(shown) <= names else f" and {len(shown) - names} more"
-        who = f"{len(shown)}: " * (len(shown) > 1) + ", ".join(shown[:names]) + others
+        who = _names([named(each["seat"]) for each in seats], names)
         rows.append((who, *same, *([] if names else _used(seats))))
     head = ["hospitals", "epsilon guaranteed", "which is", "delta"]
     caption = "Epsilon at delta, guaranteed by the cap that each node enforces itself"
@@ -258,11 +256,21 @@ def _who_saw_what(statement: Mapping[str, Any]) -> str:
 
 
 def _budgets(statement: Mapping[str, Any]) -> str:
-    """The budget used by each seat as a share of its cap, in the roster's order."""
-    named, seats = _named(statement), statement["seats"]
-    used = [Bar(each["budget_used_share"], _percent(each["budget_used_share"])) for each in seats]
-    rows = [(named(each["seat"]), bar) for each, bar in zip(seats, used, strict=True)]
-    return table("Budget used, of the cap", ("seat", "used"), rows, words=(0,))
+    """The budget used by each seat as a share of its cap, those that used as much in one row."""
+    named, alike = _named(statement), defaultdict[str, list[Mapping[str, Any]]](list)
+    for seat in statement["seats"]:
+        alike[_percent(seat["budget_used_share"])].append(seat)
+    rows = [
+        (_names([named(each["seat"]) for each in seats]), Bar(seats[0]["budget_used_share"], used))
+        for used, seats in alike.items()
+    ]
+    return table("Budget used, of the cap", ("seats", "used"), rows, words=(0,))
+
+
+def _names(shown: Sequence[str], most: int | None = _MOST_NAMES) -> str:
+    """Names, after their number where there are several; at most so many of them."""
+    others = "" if most is None or len(shown) <= most else f" and {len(shown) - most} more"
+    return f"{len(shown)}: " * (len(shown) > 1) + ", ".join(shown[:most]) + others
 
 
 def _answered(batches: Sequence[tuple[int, int]]) -> str:
