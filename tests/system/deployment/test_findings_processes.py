@@ -1,0 +1,137 @@
+"""Four hospitals with two findings of each patient, as processes: from mapping their columns to predicting both."""
+
+import csv
+import json
+import signal
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+
+from party.demo.demo_data import DemoData, demo_data, demo_study, record_draft
+from protocols.study.queries import pool_digest
+from protocols.study.several_findings import Binary
+from tests.harness.clocks import wait_until
+from tests.harness.local_consortium import ConsortiumHere
+
+# Heart disease, and angina at exercise: which one hospital does not record, and the others not of everybody.
+NAMES, POOL, SILENT = ("num", "exang"), 80, "switzerland"
+
+
+def data_of() -> DemoData:
+    whole = demo_data(None)
+    at, told = whole.header.index("exang"), {"no disease": "no", "disease": "yes"}
+    widths = np.cumsum([0, *(each.width for each in whole.features)])
+    place = [each.column for each in whole.features].index("exang")
+    known = whole.test_inputs[:, widths[place] : widths[place + 1]]
+    angina = np.where(known.any(axis=1), known.argmax(axis=1), -1)
+    kept = np.delete(np.arange(widths[-1]), np.arange(widths[place], widths[place + 1]))
+    rows = {
+        name: [[*row[:at], *row[at + 1 : -1], told[row[-1]], row[at]] for row in each]
+        for name, each in whole.rows.items()
+    }
+    return replace(
+        whole, class_names=("no", "yes"), features=tuple(each for each in whole.features if each.column != "exang"),
+        header=[*(name for name in whole.header if name != "exang"), "exang"], rows=rows, pool=whole.pool[:POOL, kept],
+        test_inputs=whole.test_inputs[:, kept], test_labels=np.stack([whole.test_labels, angina], axis=1),
+    )  # fmt: skip
+
+
+class WithFindings(ConsortiumHere):
+    """Each hospital says what its words mean, and one that it has no such column."""
+
+    def _files(self):
+        super()._files()
+        path = self.folder / f"{SILENT}.csv"
+        rows = [row[:-1] for row in csv.reader(path.read_text().splitlines())]
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+
+    def _approve(self, name):
+        words = ["--value", "exang:0=no", "--value", "exang:1=yes"]
+        more = ["--column", "exang="] if name == SILENT else words
+        self.party(name, "data", "map", str(self.folder / "study.toml"), *more, "--yes")
+        super()._approve(name)
+
+
+def drafted(draft, data, **own):
+    terms = replace(
+        draft.terms, class_names=data.class_names, label="", findings=NAMES, features=data.features,
+        input_shape=data.pool.shape[1:], pool_size=len(data.pool), pool_sha256=pool_digest(data.pool),
+    )  # fmt: skip
+    roster = tuple(replace(seat, epsilon=8.0) for seat in draft.roster)
+    return replace(draft, findings=NAMES, terms=terms, roster=roster, **own)
+
+
+def of_teachers(data):
+    draft = demo_study(replace(data, features=demo_data(None).features, pool=demo_data(None).pool))
+    votes = replace(draft.votes, asks=Binary(2), query_limit=2 * POOL, batch_limit=20)
+    return drafted(draft, data, votes=votes, quorum=3)
+
+
+def of_records(data):
+    draft = record_draft(replace(data, features=demo_data(None).features, pool=demo_data(None).pool))
+    return drafted(draft, data, classes=4)
+
+
+def killed(consortium, name):
+    consortium.processes[name].send_signal(signal.SIGKILL)
+    consortium.processes[name].wait()
+    consortium.start(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("study_of", "student"), [(of_teachers, "logistic_regression"), (of_records, "scores")],
+    ids=["teachers", "records at two servers"],
+)  # fmt: skip
+def test_four_hospitals_label_two_findings_and_each_is_predicted_by_name(tmp_path, study_of, student, forked):
+    data = data_of()
+    consortium = WithFindings(tmp_path, data, study_of(data), say=lambda line: None)
+    if student == "scores":
+        consortium.add_guardian()
+    try:
+        consortium.set_up()
+        checked = json.loads(consortium.party("cleveland", "data", "check", "demo", "--json"))
+        assert {sum(checked["findings"][name]) for name in NAMES} == {checked["records"]}
+        for name in data.hospitals:
+            consortium.start(name)
+        consortium.coordinator("label", "demo")
+        killed(consortium, "centre")
+        consortium.coordinator("label", "demo", "--wait")
+        killed(consortium, "centre")
+        consortium.coordinator("train", "demo", "--student", student)
+        release = tmp_path / "release"
+
+        def released():
+            # Receipts come when the nodes have connected again.
+            consortium.call("coordinator", tmp_path / "centre", "release", "demo", "--out", str(release),
+                            allowed=(0, 5, 7, 8, 9))  # fmt: skip
+            return release.exists()
+
+        wait_until(released, timeout_s=120)
+        said = consortium.call(
+            "coordinator", None, "verify", str(release), "--authority", str(tmp_path / "centre" / "authority.pem"),
+            "--pool", str(tmp_path / "pool.npy"),
+        )  # fmt: skip
+        assert "verified: " in said
+        for name in data.hospitals:
+            consortium.party(name, "verify", "--release", str(release))
+        graph = onnx.load(release / "student.onnx")
+        assert json.loads({each.key: each.value for each in graph.metadata_props}["findings"]) == list(NAMES)
+        np.savez(tmp_path / "tests.npz", inputs=data.test_inputs, labels=data.test_labels)
+        shown = json.loads(consortium.party(
+            "cleveland", "predict", str(release), "--records", str(tmp_path / "tests.npz"), "--out",
+            str(tmp_path / "predicted.csv"), "--json",
+        ))  # fmt: skip
+        head, *rows = csv.reader((tmp_path / "predicted.csv").read_text().splitlines())
+        assert head == ["row", "num", "num probability", "exang", "exang probability"]
+        assert len(rows) == len(data.test_inputs)
+        areas = {each["name"]: each["auroc"] for each in shown["score"]["findings"]}
+        assert areas["num"] > 0.7
+        assert areas["exang"] > 0.55
+        alone = json.loads(consortium.party("va", "data", "score", "demo", "--release", str(release), "--json"))
+        assert set(alone["alone"]) == set(NAMES)
+    finally:
+        consortium.stop()
