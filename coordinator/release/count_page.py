@@ -32,6 +32,7 @@ def counts_page(
         held = [each for each in counts if each.site == site]
         heading = "All hospitals together" if site == EVERYWHERE else study.named(site)
         body += [f"<section><h2>{text(heading)}</h2>", *_tables(study, held), "</section>"]
+    body.append('<p>Who saw what, and how to check it: <a href="privacy.html">privacy.html</a>.</p>')
     return document(title=statement["study"]["name"], kind="count of patients", body="\n".join(body),
                     study=statement["study"]["digest"])  # fmt: skip
 

@@ -287,8 +287,9 @@ def _released(folder: _Folder) -> tuple[Released, str, str]:
     if folder.model_name not in (None, study.name):
         name = str(folder.model_name)[:80]
         raise DataCorrupt(f"model.sig is of the model {name!r}; allowed: {study.name!r}, the study")
+    told = "soft label" if study.votes.once else "label"
     labels = int((released.told >= 0).sum()) - int((released.reinforced >= 0).sum())
-    return released, f"study {study.digest.hex()[:16]}; {counted(labels, 'label')} released", ""
+    return released, f"study {study.digest.hex()[:16]}; {counted(labels, told)} released", ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,7 +136,7 @@ def page(figures: Mapping[str, Any], study: DeployedStudy) -> str:
     several = figures["epsilon_of_a_patient_at_all_hospitals"]
     everywhere = "no epsilon that can be given at that delta" if several is None else f"epsilon {at_most(several)}"
     of_each = [
-        (f"{name} alone", f"{count} records", percent(figures["alone"][name]))
+        (f"{study.named(name)} alone", f"{count} records", percent(figures["alone"][name]))
         for name, count in figures["records"].items()
     ]
     together = f"together, with privacy (epsilon {at_most(figures['epsilon'])})"

@@ -96,7 +96,7 @@ def test_it_ends_with_one_sentence_of_verdict_one_page_and_a_file_of_commands(de
     assert os.path.relpath(folder / "commands.txt") in ends
     page = (folder / "demo.html").read_text()
     for name, accuracy in figures["alone"].items():
-        assert f"{name} alone" in page
+        assert f"({name}) alone" in page
         assert f"{100 * accuracy:.1f}\xa0%" in page
     for link in re.findall(r'href="([^"]+)"', page):
         assert (folder / link).is_file()
