@@ -81,19 +81,14 @@ def check_teachers(settings: Experiment, given: dict[str, object]) -> None:
         raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party (or votes_by 'record')")
     learns = settings.teacher_features or settings.student_features
     if learns and settings.features is None:
-        raise InvalidInput(
-            "features is not given; allowed with teacher_features or student_features: what they learn from, "
-            "such as auto"
-        )
+        both = "teacher_features or student_features"
+        raise InvalidInput(f"features is not given; allowed with {both}: what they learn from, such as auto")
     of_records = [name for name in OF_RECORDS if name != "features" or (settings.questions == GIVEN and not learns)]
     idle = [name for name in of_records if given.get(name) is not None]
     if idle:
-        chosen = (
-            ", or with questions that are chosen, teacher_features or student_features" if idle[0] == "features" else ""
-        )
-        raise InvalidInput(
-            f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'record' only{chosen}: leave it out"
-        )
+        more = ", or with questions that are chosen, teacher_features or student_features"
+        only = f"only{more if idle[0] == 'features' else ''}"
+        raise InvalidInput(f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'record' {only}: leave it out")
     if settings.features is not None and settings.votes is not None:
         raise InvalidInput(f"features is {settings.features!r}; allowed: none with stored votes, which are cast")
 
@@ -433,9 +428,8 @@ def write_config(settings: Experiment, study: Study | None = None) -> str:
     text = tomli_w.dumps(settings.known)
     if study is None or not settings.usual_noise:
         return text
-    return (
-        text + f"# by default: {', '.join(f'{name} = {value:.6g}' for name, value in study.mechanism.values.items())}\n"
-    )
+    usual = ", ".join(f"{name} = {value:.6g}" for name, value in study.mechanism.values.items())
+    return f"{text}# by default: {usual}\n"
 
 
 def read_config(path: Path) -> Experiment:
@@ -486,6 +480,12 @@ def make_study(
     if not exact and factor in made:
         return made[factor]
     return _study(settings, budgets, factor=factor, **rows)
+
+
+def trial_study(settings: Experiment, budgets: Budgets) -> Study:
+    """A study of these terms, whose rows and noise no data decided. Raises InvalidInput for what is out of range."""
+    rows = {"classes": settings.classes or 10, "queries": settings.queries or 100}
+    return _study(settings, budgets, factor=1.0, asks=ONE_CLASS, findings=(), **rows)
 
 
 def _study(

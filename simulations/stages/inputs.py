@@ -44,10 +44,10 @@ from simulations.setup.experiment import (
     Experiment,
     experiment_budgets,
     is_graded,
-    make_study,
     population_of,
     query_map,
     seat_units,
+    trial_study,
 )
 from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
 from simulations.source import source_digest
@@ -370,11 +370,7 @@ def _check_terms(settings: Experiment) -> None:
     """Raises InvalidInput for budgets, noise and threshold out of range, before any data are read."""
     # What is asked of findings, and how many parties sites are, the data determine.
     if settings.findings_by is None and not isinstance(parse_partition(settings.partition), BySite):
-        # Classes and queries, which the data may determine, matter little for that.
-        trial = make_study(
-            settings, experiment_budgets(settings), classes=settings.classes or 10, queries=settings.queries or 100
-        )
-        _ = trial.budgets
+        _ = trial_study(settings, experiment_budgets(settings)).budgets
 
 
 def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
