@@ -82,6 +82,11 @@ class Parts(Mapping[str, T]):
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
+    def module_of(self, name: str) -> str:
+        """The module of the part of that name, which is not imported if it is a built-in one. Raises InvalidInput."""
+        part = self._built_in.get(name)
+        return part.partition(":")[0] if isinstance(part, str) else str(self[name].__module__)
+
     @property
     def own(self) -> tuple[str, ...]:
         """The names of the parts of Conclave itself."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -29,6 +30,7 @@ from protocols.study.column_queries import bare_columns
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.votes import plurality
+from simulations.datasets.dataset import Dataset
 from simulations.datasets.groups import groupings
 from simulations.findings import (
     CeilingOfFindings,
@@ -173,7 +175,8 @@ def run(
     told = _told(source, seeds, released, pooled)
     return RunResult(
         inputs.settings, study, budgets, source, seeds, students, first, choices, accuracy, plural, baselines, live,
-        groups, findings, tuple(warned), _foretold(inputs, seeds[0]), _improved(inputs, study, seeds), evaluated, told,
+        groups, findings, tuple(warned), _foretold(inputs, seeds[0], host), _improved(inputs, study, seeds), evaluated,
+        told,
     )  # fmt: skip
 
 
@@ -216,12 +219,13 @@ def pool_warning(source: VoteSource, seed: SeedResult) -> list[str]:
     return [said] if said else []
 
 
-def _foretold(inputs: Inputs, first: SeedResult) -> int | None:
+def _foretold(inputs: Inputs, first: SeedResult, host: Host) -> int | None:
     if isinstance(inputs, VoteInputs) or inputs.settings.votes_by.once or not find_spec("sklearn"):
         return None
     if first.told is not None:
         return None
-    return foretold(inputs.as_rows, first.labelling.labels)
+    labels, named = first.labelling.labels, inputs.rows_named
+    return foretold(lambda: inputs.as_rows, labels, named=named, cache_dir=host.cache_dir)
 
 
 def _improved(inputs: Inputs, study: Study, seeds: list[SeedResult]) -> tuple[Improvement, ...]:
@@ -330,12 +334,19 @@ def _pooled(settings: Experiment, inputs: Inputs, host: Host) -> Ceilings | None
     if not settings.baselines or settings.student in (None, "none") or isinstance(inputs, VoteInputs):
         return None
     pixels = inputs.dataset if inputs.dataset.kind == "image" else inputs.studied
-    rows = inputs.as_rows if find_spec("sklearn") else pixels  # what linear models are made with
     each = tuple(
-        Ceiling(of_pixels, of_rows, str(settings.student), settings.data_seed, host.cache_dir)
-        for of_pixels, of_rows in zip(pixels.tasks, rows.tasks, strict=True)
-    )
+        Ceiling(
+            task, partial(_rows_of_task, inputs, at), inputs.rows_named, str(settings.student), settings.data_seed,
+            host.cache_dir,
+        )
+        for at, task in enumerate(pixels.tasks)
+    )  # fmt: skip
     return CeilingOfFindings(each) if pixels.findings else each[0]
+
+
+def _rows_of_task(inputs: DatasetInputs, at: int) -> Dataset:
+    """What linear models see of a task."""
+    return inputs.as_rows.tasks[at]
 
 
 def _by_group(

@@ -25,9 +25,7 @@ from functools import lru_cache
 from typing import Any  # figures of JSON
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
-import scipy.special
+import scipy
 from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 

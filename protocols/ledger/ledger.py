@@ -399,14 +399,14 @@ class Ledger:
 
     def balance(self, name: str) -> Balance:
         """One account. Raises InvalidInput for a name that has none."""
-        found = self.balances().get(name)
+        found = self.balances("WHERE name = ?", name).get(name)
         if found is None:
             raise InvalidInput(f"no account {name!r} in this ledger")
         return found
 
-    def balances(self) -> dict[str, Balance]:
-        """All accounts."""
-        rows = self._rows("SELECT name, unit, cap, settled, reserved FROM account", ())
+    def balances(self, chosen: str = "", *of: str) -> dict[str, Balance]:
+        """All accounts, or those that a condition chooses."""
+        rows = self._rows(f"SELECT name, unit, cap, settled, reserved FROM account {chosen}", of)
         return {name: Balance(*(Amount(each, unit) for each in counts)) for name, unit, *counts in rows}
 
     def ever_reserved(self, name: str) -> int:

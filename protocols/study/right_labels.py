@@ -81,7 +81,7 @@ def _doubts_of_labels(study: Study, labels: Int64[ndarray, " queries"], foretold
     asked = int((labels != NOT_ASKED).sum())
     by_class = np.bincount(released, minlength=study.classes)
     named, share = np.count_nonzero(by_class), by_class.max() / max(len(released), 1)
-    heard = foretold is not None and scipy.stats.binom.sf(foretold - 1, len(released), share) <= _CHANCE
+    heard = foretold is not None and scipy.special.bdtrc(foretold - 1, len(released), share) <= _CHANCE
     if foretold is not None and _TO_LEARN * study.classes <= len(released) and foretold < _FORETOLD * len(released):
         found.append(
             f"a linear model of two thirds of the released labels predicts "
@@ -90,7 +90,7 @@ def _doubts_of_labels(study: Study, labels: Int64[ndarray, " queries"], foretold
         )
     if study.mechanism.needed(second_round=False) is not None and asked and not heard:
         alone = answered_by_noise(study)
-        if scipy.stats.binom.sf(len(released) - 1, asked, alone) > _CHANCE:
+        if scipy.special.bdtrc(len(released) - 1, asked, alone) > _CHANCE:
             found.append(
                 f"{len(released)} of {asked} queries were answered, and noise alone would have answered about "
                 f"{alone * asked:.0f}: the labels may be noise"

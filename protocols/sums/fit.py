@@ -20,9 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import scipy.linalg
-import scipy.optimize
-import scipy.special
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 

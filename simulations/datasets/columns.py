@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
 from protocols.study.features import MISSING, encode_table, read_numbers
 from protocols.study.terms import Feature
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)

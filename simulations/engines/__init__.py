@@ -1,8 +1,13 @@
-"""The engines that run a simulation's parties, by name. A new engine is one file and one line of ENGINES."""
+"""The engines that run a simulation's parties, by name. A new engine is one file and one line of ENGINES.
+
+All give the same bytes. USUAL is flower where RAY_ADDRESS names a cluster, and in_process elsewhere: on one machine,
+starting Ray takes longer than most of what there is to do.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 from protocols.errors import EngineFailed, InvalidInput
@@ -16,21 +21,24 @@ ENGINES: dict[str, str] = {
     "flower": "simulations.engines.flower:Flower",
     "in_process": "simulations.engines.in_process:InProcessEngine",
 }
+USUAL = "usual"
 
 
 def check_engine(name: str) -> None:
-    """Raises InvalidInput, listing the known names, unless `name` is in ENGINES; imports nothing."""
-    if name not in ENGINES:
-        raise InvalidInput(f"engine is {name!r}; allowed: {', '.join(sorted(ENGINES))}")
+    """Raises InvalidInput, listing the known names, unless `name` is in ENGINES or USUAL; imports nothing."""
+    if name not in (*ENGINES, USUAL):
+        raise InvalidInput(f"engine is {name!r}; allowed: {', '.join(sorted(ENGINES))}, {USUAL}")
 
 
 def open_engine(name: str, *, workers: int | None) -> Engine:
     """The engine of that name, with `workers` worker processes (None: as suits this machine); starts nothing.
 
-    Raises InvalidInput for a name that is not in ENGINES or fewer than one worker, EngineFailed when what the
+    Raises InvalidInput for a name that check_engine refuses or fewer than one worker, EngineFailed when what the
     engine runs on is not installed.
     """
     check_engine(name)
+    if name == USUAL:
+        name = "flower" if os.environ.get("RAY_ADDRESS") else "in_process"
     module, _, attribute = ENGINES[name].partition(":")
     try:
         engine_class = getattr(importlib.import_module(module), attribute)

@@ -77,7 +77,7 @@ def cast_votes(
     engine, which is opened only when something is not cached.
     """
     shards = _shards_of_findings(shards, dataset.private_labels)
-    source = source_digest(TEACHERS[teacher].__module__, "party.teachers", "runtime.torch_networks", __name__)
+    source = source_digest(TEACHERS.module_of(teacher), "party.teachers", "runtime.torch_networks", __name__)
     learned = f"{dataset.private_digest} {dataset.public_digest if teacher_kind(teacher).uses_pool else ''}"
     train_key = content_digest(
         *[shard for of_party in shards for shard in of_party],

@@ -6,7 +6,7 @@ held out of training; the test records only measure it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -40,12 +40,13 @@ class Ceiling:
     """Models of all private records, of which the best is the ceiling; trained when a result is needed that no cache
     has.
 
-    pixels, rows: the data set as networks and as linear models see it, the same for tables; student: the kind of the
-    run's student. With EQUAL, classes count the same here, too.
+    pixels, rows: the data set as networks and as linear models see it, the same for tables; named: tells the rows from
+    others of the same records; student: the kind of the run's student. With EQUAL, classes count the same here, too.
     """
 
     pixels: Dataset
-    rows: Dataset
+    rows: Callable[[], Dataset]
+    named: str
     student: str
     seed: int
     cache_dir: Path = field(repr=False)
@@ -57,13 +58,12 @@ class Ceiling:
     @cached_property
     def test_probabilities(self) -> Float32[ndarray, "test classes"]:
         """What the best model says of each test record. Raises InvalidInput where no kind is installed."""
-        about = f"ceiling {self.student} {self.seed} {sorted(self._candidates)} " + source_digest(
-            "coordinator.students", "runtime.torch_networks", __name__
+        source = source_digest("coordinator.students", "runtime.torch_networks", __name__)
+        about = (
+            f"ceiling {self.student} {self.seed} {sorted(self._candidates)} {self.named} {source} "
+            f"{self.pixels.private_digest} {self.pixels.test_digest}"
         )
-        seen = [
-            array for each in (self.pixels, self.rows) for array in (each.private_inputs, each.test_inputs)
-        ] + [self.pixels.private_labels]
-        path = self.cache_dir / "students" / f"{content_digest(*seen, text=about)}.npy"
+        path = self.cache_dir / "students" / f"{content_digest(text=about)}.npy"
         known = cached_array(path)
         if known is not None and known.shape == (len(self.pixels.test_labels), self.pixels.classes):
             return known
@@ -72,11 +72,11 @@ class Ceiling:
         return made
 
     @property
-    def _candidates(self) -> Mapping[str, Dataset]:
+    def _candidates(self) -> Mapping[str, Callable[[], Dataset]]:
         """The kinds that are compared, the simpler first, which wins a tie, and the data as each sees them."""
         equal = EQUAL * self.student.endswith(EQUAL)
         image = is_image(self.pixels.private_inputs.shape[1:])
-        kinds = {"logistic_regression": self.rows, "cnn" if image else "mlp": self.pixels}
+        kinds = {"logistic_regression": self.rows, "cnn" if image else "mlp": lambda: self.pixels}
         own = self.student.removesuffix(EQUAL)
         if not image or own in _TREES:
             kinds[own if own in _TREES else _TREES[0]] = self.rows
@@ -90,14 +90,14 @@ class Ceiling:
         few = len(labels) < _FEW
         part = folds(labels, self.seed) if few else self._held_out(len(labels))
         agreed, trained = {}, {}
-        for kind, dataset in self._candidates.items():
-            scores = []
+        for kind, seen in self._candidates.items():
+            dataset, scores = seen(), []
             for each in range(FOLDS if few else 1):
                 trained[kind] = self._fit(kind, dataset, part != each)
                 scores.append(self._agreement(kind, trained[kind], dataset, part == each))
             agreed[kind] = float(np.mean(scores))
         kind = max(agreed, key=lambda name: agreed[name])
-        dataset = self._candidates[kind]
+        dataset = self._candidates[kind]()
         model = self._fit(kind, dataset, part >= -1) if few else trained[kind]
         return model.predict_proba(dataset.test_inputs)
 

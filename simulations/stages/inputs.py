@@ -220,6 +220,13 @@ class DatasetInputs:
         found = features_for(self.dataset.public_inputs, "auto", seed=self.settings.data_seed)
         return encoded_dataset(self.dataset, found, cache_dir=self.cache_dir)
 
+    @property
+    def rows_named(self) -> str:
+        """What `as_rows` are made of and by, without making them."""
+        features = self.features.digest if self.features is not None else f"auto {self.settings.data_seed}"
+        source = source_digest("coordinator.queries", "protocols.features")
+        return f"{self.dataset.public_digest} {features} {bool(self.settings.student_features)} {source}"
+
     @cached_property
     def _encoded(self) -> Dataset:
         assert self.features is not None  # the settings are checked

@@ -6,7 +6,7 @@ And what parties would have alone: a model of its own records for each, on the t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -70,7 +70,7 @@ def alone_right(
     """
     chosen = measured_parties(len(shards)).tolist()
     holdings = [np.concatenate(shards[party]) for party in chosen]
-    source = source_digest(TEACHERS[teacher].__module__, "party.teachers", "runtime.torch_networks", __name__)
+    source = source_digest(TEACHERS.module_of(teacher), "party.teachers", "runtime.torch_networks", __name__)
     kind = teacher_kind(teacher).with_pool(dataset.public_inputs)
     pool = dataset.public_digest if kind.uses_pool else ""
     about = f"alone {dataset.private_digest} {pool} {dataset.test_digest} {teacher} {seed} {chosen} {source}"
@@ -117,7 +117,7 @@ class ReleasedStudent:
         self._usual = usual_student(TeacherVotes, given) if student == USUAL else None
         student = student if self._usual is None else self._usual.kind
         named = "coordinator.students.scores" if student == SCORES else "coordinator.students.choice"
-        module = named if student in (AUTO, SCORES) else STUDENTS[student.removesuffix(EQUAL)].__module__
+        module = named if student in (AUTO, SCORES) else STUDENTS.module_of(student.removesuffix(EQUAL))
         source = source_digest(module, "coordinator.students", "coordinator.queries", "runtime.torch_networks")
         if student == AUTO:  # chooses among what is installed
             source += " ".join(package for package in ("sklearn", "torch") if find_spec(package))
@@ -253,21 +253,30 @@ def pooled_student(
     return ReleasedStudent(pooled, everything, targets, student=student, seed=seed, cache_dir=cache_dir, linear=linear)
 
 
-def foretold(dataset: Dataset, labels: Int64[ndarray, " queries"]) -> int | None:
+def foretold(
+    rows: Callable[[], Dataset], labels: Int64[ndarray, " queries"], *, named: str, cache_dir: Path
+) -> int | None:
     """How many released labels a linear model of the others predicts, each held out in one of FOLDS folds.
 
-    dataset: as linear models see it; labels: of the public queries, < 0 where none was released. None below FOLDS
-    labels, and without scikit-learn.
+    rows: the data set as linear models see it, which `named` tells from others; labels: of the public queries, < 0
+    where none was released. None below FOLDS labels, and without scikit-learn. Cached.
     """
     answered = np.flatnonzero(labels >= 0)
     if len(answered) < FOLDS or not find_spec("sklearn"):
         return None
+    source = source_digest(STUDENTS.module_of(SIMPLEST), "coordinator.students", __name__)
+    path = cache_dir / "students" / f"{content_digest(labels, text=f'foretold {named} {source}')}.npy"
+    known = cached_array(path)
+    if known is not None and known.shape == () and known.dtype == np.int64:
+        return int(known)
+    dataset = rows()
     inputs, targets = dataset.public_inputs[answered], one_hot(labels[answered], dataset.classes)
     fold, kind, found = folds(labels[answered], 0), student_kind(SIMPLEST), 0
     for each in range(FOLDS):
         rest, held = fold != each, fold == each
         model = kind.fit(inputs[rest], targets[rest], unlabelled=inputs[:0], classes=dataset.classes, seed=0)
         found += int((model.predict(inputs[held]) == labels[answered][held]).sum())
+    write_atomically(path, array_bytes(np.array(found, np.int64)))
     return found
 
 

@@ -34,17 +34,17 @@ def test_the_ceiling_is_nearly_as_good_as_the_better_of_a_linear_model_and_a_net
     inputs_of, tmp_path, name, network
 ):
     inputs = inputs_of(name)
-    ceiling = Ceiling(inputs.dataset, inputs.as_rows, "usual", 0, tmp_path)
+    ceiling = Ceiling(inputs.dataset, lambda: inputs.as_rows, "hog", "usual", 0, tmp_path)
     better = max(accuracy("logistic_regression", inputs.as_rows), accuracy(network, inputs.dataset))
     assert ceiling.accuracy() >= better - 0.02
 
 
 def test_test_records_choose_no_model_and_what_is_cached_is_the_same(inputs_of, tmp_path):
     inputs = inputs_of("breast_cancer")
-    found = Ceiling(inputs.dataset, inputs.as_rows, "usual", 0, tmp_path).test_probabilities
+    found = Ceiling(inputs.dataset, lambda: inputs.as_rows, "hog", "usual", 0, tmp_path).test_probabilities
     other = dataclasses.replace(inputs.dataset, test_labels=1 - inputs.dataset.test_labels)
     for cache in (tmp_path, tmp_path / "empty"):
-        again = Ceiling(other, other, "usual", 0, cache).test_probabilities
+        again = Ceiling(other, lambda: other, "hog", "usual", 0, cache).test_probabilities
         np.testing.assert_array_equal(again, found)
 
 
