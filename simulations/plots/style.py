@@ -142,7 +142,7 @@ def _fold(figure: Figure) -> None:
             axes.set_yticks(axes.get_yticks(), [_folded(each, 22) for each in names])
             height += 0.14 * len(names)
         axes.set_title(_folded(axes.get_title(loc="left"), 20 if named else 30), loc="left")
-        axes.set_xlabel(_folded(axes.get_xlabel(), 34))
+        axes.set_xlabel(_folded(axes.get_xlabel(), 24 if named else 34))
         axes.set_ylabel(_folded(axes.get_ylabel(), 34))
         texts = [(each, 14) for each in axes.texts] + [(each, 38) for each in (legend.texts if legend else ())]
         for each, most in texts:
@@ -151,6 +151,9 @@ def _fold(figure: Figure) -> None:
             legend.set_bbox_to_anchor((place.x0, place.y1 - 0.25), transform=axes.transAxes)
         axes.set_xticks([each for each in axes.get_xticks() if limits[0] <= each <= limits[1]][::2])
         axes.set_xlim(limits)
+    for legend in figure.legends:
+        legend.set_ncols(1)
+        height += 0.16 * len(legend.texts)
     figure.set_size_inches(width, height)
 
 

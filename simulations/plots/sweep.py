@@ -63,6 +63,7 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
     table = table.assign(_line=lines)
     known = list(dict.fromkeys(lines))
     drawn = []
+    cut = " Intervals of shares are drawn from 0 to 100 %." * bool(table.filter(like="_high").notna().any(axis=None))
     for start in range(0, min(len(known), _MOST_LINES * _MOST_FIGURES), _MOST_LINES):
         chosen = known[start : start + _MOST_LINES]
         number = "" if len(known) <= _MOST_LINES else f"-{start // _MOST_LINES + 1}"
@@ -71,8 +72,7 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
         drawn.append(
             Drawing(
                 name=f"sweep{number}",
-                caption=f"Labels and accuracies against {along.replace('_', ' ')}. {covered} "
-                "Intervals of shares are drawn from 0 to 100 %."
+                caption=f"Labels and accuracies against {along.replace('_', ' ')}. {covered}" + cut
                 + (f" {left} more lines are only in the table." if left > 0 else ""),
                 alt=f"Chart of {', '.join(_PANELS[name] for name in _shown(table))} against {along}.",
                 figure=figure,

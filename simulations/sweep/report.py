@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import tomli_w
 
 from protocols.claims.coverage import SIMULATED
-from protocols.plural import at_most
+from protocols.plural import at_most, counted
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from runtime.page import cards, document, facts, lines, table, text, verdict
@@ -170,12 +170,8 @@ def printed_columns(settings: pd.DataFrame, varied: tuple[str, ...]) -> tuple[li
     rows: list[list[object]] = []
     for row in settings.head(40).to_dict("records"):
         shown: list[object] = [row["setting"], *(row[key] for key in varied)]
-        for name in known:
-            mean, high = row[name], row[f"{name}_high"]
-            half = "" if high is None or pd.isna(high) else f" ± {high - mean:.3g}"
-            shown.append("none" if mean is None or pd.isna(mean) else f"{mean:.4g}{half}")
-        rows.append(shown)
-    return ["setting", *varied, *known], rows
+        rows.append(shown + [_figure(row, name).replace("\N{NO-BREAK SPACE}", " ") for name in known])
+    return [each.replace("_", " ") for each in ("setting", *varied, *known)], rows
 
 
 # Rows shown on the page; the rest is in intervals.csv.
@@ -247,7 +243,9 @@ def _verdict(settings: pd.DataFrame, varied: tuple[str, ...]) -> str:
     ranked = shown.assign(_rank=pd.to_numeric(shown[name])).sort_values("_rank", ascending=False)
     best = ranked.iloc[0]
     what = "the best student" if name == "student_accuracy" else "the most labels"
-    said = f"{what[0].upper()}{what[1:]}: {_figure(best, name)}, at {cell_words({key: best[key] for key in varied})}."
+    said = f"{what[0].upper()}{what[1:]}: {_figure(best, name)}, at {cell_words({key: best[key] for key in varied})}"
+    alike = int((ranked["_rank"] == best["_rank"]).sum()) - 1
+    said += f", and of {counted(alike, 'other setting')}." if alike else "."
     points = [("Intervals:", covered(settings))]
     epsilons = pd.to_numeric(ranked["epsilon_guaranteed_max"])
     if epsilons.nunique() > 1:
