@@ -77,7 +77,7 @@ class Choice:
             + (
                 "not installed"
                 if score.agreement is None
-                else f"{100 * score.agreement:.1f} ± {100 * score.deviation:.1f} %"
+                else f"{100 * score.agreement:.1f} ± {100 * (score.deviation or 0.0):.1f} %"
             )
             for score in self.scores
         ]
