@@ -304,13 +304,15 @@ class JudgesFound:
     """What hospitals' judges found of a released student, as the release says; `verify` makes it again.
 
     accuracy: of its decisions, with the ends of its 95 % interval; calibrated: how often a class is right of which the
-    student gives a probability in each bin; classes: of the columns of its probabilities.
+    student gives a probability in each bin, of each finding or the one label; classes: of the columns of its
+    probabilities; of_findings: the accuracy of each, by name, where `accuracy` is of the first.
     """
 
     terms: Evaluation
     accuracy: tuple[float, float, float]
-    calibrated: Float64[ndarray, " bins"] = field(repr=False)
+    calibrated: Float64[ndarray, "told bins"] = field(repr=False)
     classes: tuple[int, ...]
+    of_findings: Mapping[str, tuple[float, float, float]]
 
     def applied(
         self, given: Float64[ndarray, "records classes"], labels: Int64[ndarray, " records"]
@@ -320,7 +322,7 @@ class JudgesFound:
         known, two = np.isfinite(given).all(axis=1), given.shape[1] == 2
         decided = np.where(known, self.terms.decisions(given), labels)
         shown = given[:, 1] if two else given[np.arange(len(given)), decided]
-        chance = self.calibrated[np.searchsorted(self.terms.edges, shown, side="right")]
+        chance = self.calibrated[0][np.searchsorted(self.terms.edges, shown, side="right")]
         return decided, np.where(known, np.where(two & (decided == 0), 1.0 - chance, chance), np.nan)
 
 
@@ -341,9 +343,18 @@ class ReleasedStudent:
         """The class id of each record, as `decided`; of several findings 1 for each that is named, else 0."""
         return self._labels(inputs) if self.study.findings else self.decided(inputs)[0]
 
-    def chances(self, inputs: Float32[ndarray, "records ..."]) -> Float64[ndarray, "records findings"]:
-        """The probability of each finding. Raises InvalidInput as `decided`."""
+    def scores(self, inputs: Float32[ndarray, "records ..."]) -> Float64[ndarray, "records findings"]:
+        """What the student gives as the probability of each finding. Raises InvalidInput as `decided`."""
         return self._output(inputs, OUTPUT, kinds="f").astype(np.float64)
+
+    def chances(self, inputs: Float32[ndarray, "records ..."]) -> Float64[ndarray, "records findings"]:
+        """The probability of each finding, as judges calibrated it, if they did. Raises InvalidInput as `decided`."""
+        given = self.scores(inputs)
+        if self.judged is None:
+            return given
+        bins = np.searchsorted(self.judged.terms.edges, given, side="right")
+        found: Float64[ndarray, "records findings"] = self.judged.calibrated[np.arange(given.shape[1]), bins]
+        return found
 
     def decided(
         self, inputs: Float32[ndarray, "records ..."]
@@ -417,12 +428,18 @@ def _judges_found(folder: Path, study: DeployedStudy) -> JudgesFound | None:
     terms = unit_sums(study).evaluation
     try:
         values, classes = read_json(folder / EVALUATION_FILE), read_json(folder / STUDENT_FIGURES_FILE)["classes"]
-        value, low, high = map(float, values["figures"]["accuracy"])
-        calibrated = np.array([float(each) for each in values["calibrated"]])
-        if terms is None or len(calibrated) != terms.bins or not 0 <= low <= value <= high <= 1:
+        several, names = bool(study.findings), study.findings or ("",)
+        of = {name: values["figures"][name] if several else values["figures"] for name in names}
+        right = {name: tuple(map(float, each["accuracy"])) for name, each in of.items()}
+        said = [values["calibrated"][name] if several else values["calibrated"] for name in names]
+        calibrated = np.array([[float(each) for each in row] for row in said])
+        within = all(0 <= low <= value <= high <= 1 for value, low, high in right.values())
+        if terms is None or calibrated.shape != (len(names), terms.bins) or not within:
             raise ValueError("its figures are not those of judges of the study")
         if not ((calibrated >= 0) & (calibrated <= 1)).all():
             raise ValueError("its calibrated probabilities are not in [0, 1]")
-        return JudgesFound(terms, (value, low, high), calibrated, tuple(map(int, classes)))
+        accuracy = {name: (each[0], each[1], each[2]) for name, each in right.items()}
+        shown = accuracy if several else {}
+        return JudgesFound(terms, accuracy[names[0]], calibrated, tuple(map(int, classes)), shown)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataCorrupt(f"{EVALUATION_FILE} cannot be read: {error!r:.200}") from None

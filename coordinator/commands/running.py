@@ -361,7 +361,7 @@ def evaluate(study: str, wait: bool, home: CoordinatorHome, as_json: bool) -> in
         labelled = store.labelled(study)
         pool = stored_pool(labelled.pool, made)
         trained = kept_student(home.study(study) / "student", labelled, pool)
-        keep_model(home.judged(study), model_for_judges(trained, pool), pool, classes=made.classes)
+        keep_model(home.judged(study), model_for_judges(trained, pool), pool, classes=made.labelled.said)
         return _follow(store, _ask(store, study, None, ()), wait=wait, as_json=as_json)
 
 

@@ -259,7 +259,7 @@ def plan_records(
         quorum=draft.quorum,
         hospitals_per_patient=records.hospitals_per_patient,
         overlap=records.overlap,
-        evaluation=_judges(draft),
+        evaluation=_judges(draft, labelled.columns(signed=True)),
         findings=draft.findings,
     )
     noise = None
@@ -271,7 +271,8 @@ def plan_records(
         pool, terms.features, choice, population=records.population, classes=labelled.states, noise=noise
     )
     check_shape(queries, terms.input_shape)
-    plan = replace(plan, queries=queries, classes=labelled.columns(signed=queries.signed))
+    columns = labelled.columns(signed=queries.signed)
+    plan = replace(plan, queries=queries, classes=columns, evaluation=_judges(draft, columns, plan.evaluation))
     made = record_study(plan, names=names, epsilon=epsilon, delta=delta)
     # Rounded up: more noise costs less, and a person can read it.
     made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
@@ -325,18 +326,20 @@ def _as_drafted(made: Study, draft: DeployedStudy, *keys: str) -> Study:
     return replace(made, roster=tuple(replace(s, **{key: getattr(d, key) for key in keys}) for s, d in seats))
 
 
-def _judges(draft: DeployedStudy) -> Evaluation | None:
-    """What the study fixes about judges: the draft's share and threshold, a fresh key, and bins for so many."""
+def _judges(draft: DeployedStudy, columns: int, known: Evaluation | None = None) -> Evaluation | None:
+    """What the study fixes about judges: the draft's share and threshold, a fresh key, or the known one, and bins for
+    so many."""
     votes = unit_sums(draft)
     if votes.evaluation is None:
         return None
-    share = votes.evaluation.share
+    share, drawn = votes.evaluation.share, votes.evaluation if known is None else known
     return Evaluation.of(
         share=share,
-        key=bytes.fromhex(votes.evaluation.key) if not votes.evaluation.drafted else secrets.token_bytes(32),
+        key=bytes.fromhex(drawn.key) if not drawn.drafted else secrets.token_bytes(32),
         bins=usual_score_bins(share * votes.population),
-        classes=draft.classes,
+        classes=columns,
         threshold=votes.evaluation.threshold,
+        findings=len(draft.findings),
     )
 
 

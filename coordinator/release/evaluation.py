@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final  # Any: parsed JSON, checked below
+from typing import Any, Final, TypeVar  # Any: parsed JSON, checked below
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -33,6 +33,7 @@ from protocols.study.queries import QueryBatch, no_inputs
 from protocols.study.released_noise import noise_in
 from protocols.study.votes import unit_sums
 from protocols.sums.judged import Judged, PoolBins, rows, summed
+from protocols.sums.judging import apart
 from protocols.wire.messages import VoteRequest
 from runtime.files import write_atomically
 
@@ -42,6 +43,7 @@ _SAME_CHANCE: Final = 1e-3
 _REQUIRED: Final = re.compile(r"\s*([a-z_]+)(?: of (.+?))?\s*(>=|<=)\s*([0-9.]+)\s*")
 _WHOLE: Final = ("accuracy", "brier", "calibration_error")
 _OF_CLASS: Final = ("sensitivity", "specificity", "auroc")
+_T = TypeVar("_T")
 
 
 def keep_model(path: Path, made: bytes, pool: Float32[ndarray, "queries ..."], *, classes: int) -> None:
@@ -61,12 +63,12 @@ def keep_model(path: Path, made: bytes, pool: Float32[ndarray, "queries ..."], *
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """What is released of judges. run: of the coordinator's ledger, which the request names; counted: the seats whose
-    sum is in it; sums: as Judgement.cells; pool: what the model gives on the pool."""
+    sum is in it; sums: as Judgement.cells; pool: what the model gives on the pool, of each finding or the one label."""
 
     run: bytes
     counted: tuple[str, ...]
     sums: Int64[ndarray, "rows classes"] = field(repr=False)
-    pool: PoolBins = field(repr=False)
+    pool: tuple[PoolBins, ...] = field(repr=False)
 
     @staticmethod
     def of(
@@ -82,49 +84,67 @@ class Evaluation:
         counted = [seat.party for seat, of in zip(study.roster, judgement.counted.tolist(), strict=True) if of]
         return Evaluation(run, tuple(counted), judgement.cells, bins_of(study, model, pool))
 
-    def hospitals(self, study: DeployedStudy) -> dict[str, Judged]:
-        """What each counted seat's judges said, where votes are clear; else nothing."""
+    def hospitals(self, study: DeployedStudy) -> dict[str, list[Judged]]:
+        """What each counted seat's judges said of each finding, or the one label, where votes are clear; else
+        nothing."""
         rows_of_seat = unit_sums(study).judged_rows
         if len(self.sums) == rows_of_seat:
             return {}
         parts = dict(zip(study.seats, np.split(self.sums, len(study.roster)), strict=True))
         return {seat: self._judged(study, parts[seat], unit_sums(study).sigma) for seat in self.counted}
 
-    def total(self, study: DeployedStudy) -> Judged:
-        """What all of them said."""
-        apart = self.hospitals(study)
-        if apart:
-            return summed(list(apart.values()))
+    def total(self, study: DeployedStudy) -> list[Judged]:
+        """What all of them said of each finding, or the one label."""
+        seats = self.hospitals(study)
+        if seats:
+            return [summed(list(of_seats)) for of_seats in zip(*seats.values(), strict=True)]
         return self._judged(study, self.sums, noise_in(study, voted=len(self.counted)))
 
-    def _judged(self, study: DeployedStudy, sums: Int64[ndarray, "rows classes"], noise: float) -> Judged:
+    def _judged(self, study: DeployedStudy, sums: Int64[ndarray, "rows classes"], noise: float) -> list[Judged]:
         votes, heaviest = unit_sums(study), max(float(study.weights[study.seats[seat]]) for seat in self.counted)
         assert votes.evaluation is not None  # judges were asked
-        return Judged.of(
-            votes.evaluation,
-            sums / study.units,
-            noise=noise,
-            signed=votes.signed,
-            heaviest=heaviest,
-            pool=self.pool,
-        )
+        told = len(self.pool)
+        tables = apart(sums / study.units, told) if study.findings else [sums / study.units]
+        return [
+            Judged.of(
+                votes.evaluation, table, noise=noise, signed=votes.signed, heaviest=heaviest, pool=pool, told=told
+            )
+            for table, pool in zip(tables, self.pool, strict=True)
+        ]  # fmt: skip
 
     def to_json(self, study: DeployedStudy) -> dict[str, Any]:
         """As evaluation.json has it."""
-        total, apart = self.total(study), self.hospitals(study)
+        total, seats, names = self.total(study), self.hospitals(study), study.findings
+        heard = {seat: [each for each in of if each.says_something()] for seat, of in seats.items()}
         return {
             "run": self.run.hex(),
             "counted": list(self.counted),
-            "figures": total.figures(),
-            "hospitals": {name: each.accuracy.plain for name, each in apart.items() if each.says_something()},
-            "calibrated": total.calibrated().tolist(),
-            "pool": {"means": self.pool.means.tolist(), "ahead": self.pool.ahead.tolist()},
+            "figures": _by_finding(names, [each.figures() for each in total]),
+            "hospitals": {
+                seat: _by_finding(names, [each.accuracy.plain for each in of])
+                for seat, of in seats.items()
+                if len(heard[seat]) == len(of)
+            },
+            "calibrated": _by_finding(names, [each.calibrated().tolist() for each in total]),
+            "pool": _by_finding(
+                names, [{"means": each.means.tolist(), "ahead": each.ahead.tolist()} for each in self.pool]
+            ),
             "sums": self.sums.tolist(),
         }
 
     def rows(self, study: DeployedStudy) -> list[tuple[str, str]]:
         """The figures for a person."""
-        return rows(self.total(study).figures(), study.terms.class_names)
+        found = [rows(each.figures(), study.terms.class_names) for each in self.total(study)]
+        if not study.findings:
+            return found[0]
+        named = list(zip(study.findings, found, strict=True))
+        wrong = "; ".join(f"about {name} {of[0][1]}" for name, of in named)
+        return [("wrong", wrong), *((f"{name}: {what}", value) for name, of in named for what, value in of[1:])]
+
+
+def _by_finding(names: tuple[str, ...], each: list[_T]) -> dict[str, _T] | _T:
+    """What is said of each finding, by its name; of one label, that alone."""
+    return dict(zip(names, each, strict=True)) if names else each[0]
 
 
 def read_evaluation(folder: Path, study: DeployedStudy) -> Evaluation | None:
@@ -139,32 +159,42 @@ def read_evaluation(folder: Path, study: DeployedStudy) -> Evaluation | None:
         if terms is None:
             raise ValueError("the study has no judges")
         run, counted_seats = bytes.fromhex(values["run"]), tuple(map(str, values["counted"]))
-        means, ahead = (np.array([float(x) for x in values["pool"][name]]) for name in ("means", "ahead"))
+        said = [values["pool"][name] for name in study.findings] if study.findings else [values["pool"]]
+        pool = tuple(_pool_bins(each, terms.bins) for each in said)
         ordered = tuple(seat for seat in study.seats if seat in counted_seats)
         if counted_seats != ordered or len(ordered) < study.quorum or len(run) > 64:
             raise ValueError(f"{len(counted_seats)} seats are counted, in a run of {len(run)} bytes")
-        within = ((means >= 0) & (means <= 1) & (ahead >= 0) & (ahead <= 1)).all()
-        if not (means.shape == ahead.shape == (terms.bins,) and within):
-            raise ValueError("the bins of the pool are not those of the study")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataCorrupt(f"{EVALUATION_FILE} cannot be read: {error!r:.200}") from None
-    return Evaluation(run, counted_seats, sums, PoolBins(means, ahead))
+    return Evaluation(run, counted_seats, sums, pool)
 
 
-def bins_of(study: DeployedStudy, model: bytes, pool: Float32[ndarray, "queries ..."]) -> PoolBins:
-    """What a model gives on the pool, bin by bin."""
+def _pool_bins(said: Mapping[str, Any], bins: int) -> PoolBins:
+    """Raises KeyError, TypeError, ValueError."""
+    means, ahead = (np.array([float(x) for x in said[name]]) for name in ("means", "ahead"))
+    within = ((means >= 0) & (means <= 1) & (ahead >= 0) & (ahead <= 1)).all()
+    if not (means.shape == ahead.shape == (bins,) and within):
+        raise ValueError("the bins of the pool are not those of the study")
+    return PoolBins(means, ahead)
+
+
+def bins_of(study: DeployedStudy, model: bytes, pool: Float32[ndarray, "queries ..."]) -> tuple[PoolBins, ...]:
+    """What a model gives on the pool, bin by bin, of each finding or the one label."""
     evaluation = unit_sums(study).evaluation
     assert evaluation is not None  # judges were asked
-    given = ScoredModel.from_bytes(model).probabilities(np.asarray(pool), classes=study.classes)
-    return PoolBins.of(evaluation, given[np.isfinite(given).all(axis=1)])
+    given = ScoredModel.from_bytes(model).probabilities(np.asarray(pool), classes=study.labelled.said)
+    known = given[np.isfinite(given).all(axis=1)]
+    each = [np.stack([1.0 - chance, chance], axis=1) for chance in known.T] if study.findings else [known]
+    return tuple(PoolBins.of(evaluation, chances) for chances in each)
 
 
-def model_in(folder: Path, classes: Sequence[int]) -> bytes:
-    """The student of a release as judges score it. classes: of its columns, as its figures say."""
+def model_in(folder: Path, student: Mapping[str, Any]) -> bytes:
+    """The student of a release as judges score it. student: its figures."""
     features: FeatureMap | None = None
     if (folder / STUDENT_FEATURES_FILE).exists():
         features = read_features(folder / STUDENT_FEATURES_FILE, None)
-    return ScoredModel(read_bytes(folder / ONNX_FILE, most=_ONNX_BYTES), tuple(classes), features).to_bytes()
+    content, classes = read_bytes(folder / ONNX_FILE, most=_ONNX_BYTES), tuple(student["classes"])
+    return ScoredModel(content, classes, features, tuple(student["thresholds"])).to_bytes()
 
 
 def request_about(study: DeployedStudy, model: bytes, *, run: bytes) -> str:
@@ -196,7 +226,7 @@ def check_judges(
         return "nobody judged", True
     if not student or asked is None or not said:
         raise DataCorrupt(f"{EVALUATION_FILE} is released, but no judges answered about a student")
-    model = model_in(folder, student["classes"])
+    model = model_in(folder, student)
     if asked.request != request_about(study, model, run=found.run):
         raise DataCorrupt(f"judges were asked about another model than {ONNX_FILE}, or in another study")
     counted_by = {seat for seat, of in told.items() if of is not False}
@@ -206,17 +236,25 @@ def check_judges(
     if pool is None or find_spec("onnxruntime") is None:
         return f"{said_of}; its probabilities on the pool were not made again", False
     again = bins_of(study, model, pool)
-    apart = max(np.abs(again.means - found.pool.means).max(), np.abs(again.ahead - found.pool.ahead).max())
-    if apart > _SAME_CHANCE:
-        raise DataCorrupt(f"{EVALUATION_FILE} has other probabilities of the pool than {ONNX_FILE}, by {apart:.3g}")
+    pairs = [pair for new, old in zip(again, found.pool, strict=True)
+             for pair in ((new.means, old.means), (new.ahead, old.ahead))]  # fmt: skip
+    worst = max(np.abs(new - old).max() for new, old in pairs)
+    if worst > _SAME_CHANCE:
+        raise DataCorrupt(f"{EVALUATION_FILE} has other probabilities of the pool than {ONNX_FILE}, by {worst:.3g}")
     return said_of, True
 
 
-def check_required(required: Sequence[str], figures: Mapping[str, Any] | None, class_names: Sequence[str]) -> None:
+def check_required(
+    required: Sequence[str], figures: Mapping[str, Any] | None, class_names: Sequence[str], findings: Sequence[str] = ()
+) -> None:
     """Raises Refused("not_good_enough") unless each requirement holds with its whole interval, InvalidInput for one
-    that cannot be read: FIGURE>=NUMBER or FIGURE<=NUMBER; the figures of a class are FIGURE of CLASS.
+    that cannot be read: FIGURE>=NUMBER or FIGURE<=NUMBER; the figures of a class are FIGURE of CLASS, and all those of
+    a finding FIGURE of FINDING.
     """
     for text in required:
+        if findings:
+            _check_of_finding(text, figures, findings)
+            continue
         found = _REQUIRED.fullmatch(text)
         name, of, sign, bound = found.groups() if found else ("", None, "", "")
         of_class = name in _OF_CLASS
@@ -231,10 +269,28 @@ def check_required(required: Sequence[str], figures: Mapping[str, Any] | None, c
         shown = figures["by_class"][at].get(name) if of_class else figures[name]
         if shown is None:
             raise InvalidInput(f"--require is {text!r}; allowed: a class that is scored, such as {class_names[1]}")
-        value, low, high = shown
-        if not (low >= float(bound) if sign == ">=" else high <= float(bound)):
-            raise Refused(
-                Code.NOT_GOOD_ENOUGH,
-                f"{text.strip()}: judges say {value:.3f}, and with 95 % {low:.3f} to {high:.3f}, not all of which is "
-                f"{sign} {bound}; nothing was released",
-            )
+        _check_bound(text, shown, sign, float(bound))
+
+
+def _check_of_finding(text: str, figures: Mapping[str, Any] | None, findings: Sequence[str]) -> None:
+    found = _REQUIRED.fullmatch(text)
+    name, of, sign, bound = found.groups() if found else ("", None, "", "")
+    if name not in (*_WHOLE, *_OF_CLASS) or of not in findings:
+        raise InvalidInput(
+            f"--require is {text!r}; allowed: {', '.join((*_WHOLE, *_OF_CLASS))} of a finding "
+            f"({', '.join(findings)[:300]}), then >= or <=, and a number, as 'auroc of {findings[0]}>=0.75'"
+        )
+    if figures is None:
+        raise Refused(Code.NOT_GOOD_ENOUGH, f"{text}: nobody judged the student; run evaluate first")
+    of_finding = figures[str(of)]
+    _check_bound(text, of_finding[name] if name in _WHOLE else of_finding["by_class"][1][name], sign, float(bound))
+
+
+def _check_bound(text: str, shown: Sequence[float], sign: str, bound: float) -> None:
+    value, low, high = shown
+    if not (low >= bound if sign == ">=" else high <= bound):
+        raise Refused(
+            Code.NOT_GOOD_ENOUGH,
+            f"{text.strip()}: judges say {value:.3f}, and with 95 % {low:.3f} to {high:.3f}, not all of which is "
+            f"{sign} {bound:g}; nothing was released",
+        )

@@ -22,7 +22,7 @@ from numpy import ndarray
 
 from coordinator.release.folder import Released
 from coordinator.students import SCORES
-from coordinator.students.findings import thresholds_of
+from coordinator.students.findings import FindingsStudent, thresholds_of
 from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
@@ -69,7 +69,12 @@ def model_for_judges(trained: Trained, pool: Float32[ndarray, "queries ..."]) ->
     with tempfile.TemporaryDirectory() as folder:
         written = export_student(trained.student, trained.features(pool) if trained.features else pool, Path(folder))
         content = read_bytes(Path(folder) / ONNX_FILE, most=_ONNX_BYTES)
-    return ScoredModel(content, tuple(written.classes), trained.features).to_bytes()
+    return ScoredModel(content, tuple(written.classes), trained.features, _limits(trained.student)).to_bytes()
+
+
+def _limits(student: Student) -> tuple[float, ...]:
+    """The thresholds of several findings, none of one label."""
+    return student.thresholds if isinstance(student, FindingsStudent) else ()
 
 
 def predict_onnx(
@@ -123,6 +128,8 @@ def write_student(
         "seed": trained.seed,
         **_learned(released),
         **_predictions(folder, released, pool, features, written.input_shape),
+        # Those that its file has, and judges were asked with; the pool gives the same but for rounding.
+        "thresholds": list(_limits(trained.student)),
         "input_shape": list(written.input_shape),
         "classes": list(written.classes),
         "features_sha256": None if features is None else features.digest,

@@ -97,7 +97,7 @@ def make_release(
     if trained is not None and model is not None:
         released = replace(released, evaluation=_evaluation(labelled, model))
     judged = None if released.evaluation is None else released.evaluation.to_json(labelled.study)["figures"]
-    check_required(required, judged, terms.class_names)
+    check_required(required, judged, terms.class_names, terms.findings)
     stated = stated_facts(
         created=now.isoformat(),
         software=installed_version(),

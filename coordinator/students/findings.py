@@ -25,7 +25,7 @@ Chances = Float32[ndarray, "pool findings"] | Float64[ndarray, "pool findings"]
 
 def thresholds_of(chances: Chances) -> tuple[float, ...]:
     """From which probability on each finding is named, by the probabilities of a pool."""
-    return tuple(np.round(np.clip(chances.mean(axis=0), _LEAST, _MOST), _DIGITS).tolist())
+    return tuple(np.round(np.clip(chances.mean(axis=0, dtype=np.float64), _LEAST, _MOST), _DIGITS).tolist())
 
 
 @dataclass(frozen=True, eq=False)

@@ -128,7 +128,7 @@ def _score_findings(
     together = None
     if student is not None:
         inputs = judged.inputs[judged.usable]
-        together = findings_score(names, student.predict(inputs), student.chances(inputs), judged.labels[judged.usable])
+        together = findings_score(names, student.predict(inputs), student.scores(inputs), judged.labels[judged.usable])
     if as_json:
         figures = {"alone": {name: each.figures() for name, each in alone.items()}}
         click.echo(json.dumps(figures | ({"together": together.figures()} if together else {}), indent=2))
@@ -258,12 +258,12 @@ def predict(
     write_atomically(out, text.getvalue().encode())
     result: Score | FindingsScore | None = None
     if labels is not None and findings:
-        result = findings_score(findings, predicted, chances, labels[used])
+        result = findings_score(findings, predicted, student.scores(inputs[used]), labels[used])
     elif labels is not None:
         result = scored(predicted, labels[used], terms.class_names)
     if as_json:
         figures: dict[str, Any] = {"release": str(release), "records": len(used), "predicted": int(used.sum())}
-        figures["judged"] = student.judged and list(student.judged.accuracy)
+        figures["judged"] = student.judged and (student.judged.of_findings or list(student.judged.accuracy))
         click.echo(json.dumps({**figures, "score": None if result is None else result.figures()}, indent=2))
         return
     said = "no labels, so nothing is scored" if result is None else result.words()
@@ -279,6 +279,9 @@ def _judged_words(student: ReleasedStudent) -> str:
 
     if student.judged is None:
         return "judged    not measured: no judges of the hospitals were asked how often it is right"
+    if several := student.judged.of_findings:
+        said = (f"about {name} in {share_words(value, (low, high))}" for name, (value, low, high) in several.items())
+        return f"judged    right {', '.join(said)}, say the hospitals' judges"
     value, low, high = student.judged.accuracy
     return f"judged    right in {share_words(value, (low, high))}, say the hospitals' judges"
 

@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from party.budget.known_units import KnownUnits
 from party.data.mapping import folded_number
-from party.data.records import Records
+from party.data.records import Labels, Records
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.features.scored_model import ScoredModel
@@ -43,7 +43,7 @@ class Judges:
     not depend on how many judge."""
 
     inputs: Float32[ndarray, "records ..."] = field(repr=False)
-    labels: Int64[ndarray, " records"] = field(repr=False)
+    labels: Labels = field(repr=False)
     units: Int64[ndarray, " records"] = field(repr=False)
     known_at: Int64[ndarray, " records"] = field(repr=False)
     digests: Int64[ndarray, " records"] = field(repr=False)
@@ -122,10 +122,13 @@ class KeptJudges:
                 f"the model sees records of {scored.features.input_shape}; allowed: {terms.input_shape}, the study's"
             )
         known = np.isin(held.digests, np.array(sorted(listed), np.int64))
-        given = scored.probabilities(held.inputs, classes=self._study.classes, runs=held.runs)
+        labelled = self._study.labelled
+        if len(scored.thresholds) != (wanted := len(labelled.names)):
+            raise InvalidInput(f"the model has {len(scored.thresholds)} thresholds; allowed: {wanted}, one a finding")
+        given = scored.probabilities(held.inputs, classes=labelled.said, runs=held.runs)
         given[~known] = np.nan
         assert sums.evaluation is not None  # judges are listed
-        return judged(
+        found = judged(
             sums.evaluation,
             given,
             held.labels,
@@ -133,14 +136,17 @@ class KeptJudges:
             weight_units=round(self._study.roster[self._study.seats[self._seat]].weight * self._study.units),
             signed=sums.signed,
             known_at=held.known_at if sums.declared else None,
+            thresholds=scored.thresholds,
         )
+        return found.reshape(sums.judged_rows, self._study.classes)
 
     def _read(self, pair: bytes) -> Judges:
         arrays = read_arrays(self._path, list(_NAMES), most=_FILE_BYTES)
         whole = [arrays[name] for name in _NAMES[4:]]
-        inputs = arrays["inputs"]
+        inputs, findings = arrays["inputs"], len(self._study.findings)
         kinds = {each.dtype.str for each in whole} == {"<i8"} and inputs.dtype.str == "<f4"
-        shapes = {each.shape for each in whole} == {inputs.shape[:1]}
+        told = (len(inputs), findings) if findings else inputs.shape[:1]
+        shapes = whole[0].shape == told and {each.shape for each in whole[1:]} == {inputs.shape[:1]}
         of_these = (arrays["study"].tobytes(), arrays["pair"].tobytes()) == (self._study.digest, pair)
         if not (of_these and kinds and shapes and arrays["runs"].shape == (1,)):
             raise DataCorrupt(f"{self._path} does not hold the judges that were approved with this study's votes")

@@ -17,21 +17,25 @@ from protocols.features.onnx_graph import check_even
 # Bytes of the length before each of its parts.
 _LENGTH = 8
 OUTPUT = "probabilities"
+_NAMED = re.compile(rb"[0-9]{1,6}( [0-9]{1,6})*(;0\.[0-9]{1,9}( 0\.[0-9]{1,9})*)?")
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredModel:
-    """content: an ONNX file with an output `probabilities`; classes: of its columns, others have probability 0;
-    features: what it sees of a record, None for the record."""
+    """content: an ONNX file with an output `probabilities`; classes: of its columns, others have probability 0, or the
+    findings' positions; features: what it sees of a record, None for the record; thresholds: from which probability on
+    it names each finding, none of one label."""
 
     content: bytes = field(repr=False)
     classes: tuple[int, ...]
     features: FeatureMap | None
+    thresholds: tuple[float, ...] = ()
 
     def to_bytes(self) -> bytes:
         """As it travels."""
         seen = b"" if self.features is None else self.features.to_bytes()
-        named = " ".join(map(str, self.classes)).encode()
+        parts = (self.classes, self.thresholds) if self.thresholds else (self.classes,)
+        named = ";".join(" ".join(map(str, each)) for each in parts).encode()
         return b"".join(len(each).to_bytes(_LENGTH, "big") + each for each in (self.content, named, seen))
 
     @staticmethod
@@ -42,11 +46,12 @@ class ScoredModel:
             end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "big")
             parts.append(data[at + _LENGTH : end])
             at = end
-        if at != len(data) or not re.fullmatch(rb"[0-9]{1,6}( [0-9]{1,6})*", parts[1]):
+        if at != len(data) or not _NAMED.fullmatch(parts[1]):
             raise DataCorrupt(f"a model of {len(data)} bytes cannot be read; allowed: ONNX, classes and features")
         content, named, seen = parts
+        of, _, limits = named.partition(b";")
         features = FeatureMap.from_bytes(seen, where="the model's features") if seen else None
-        return ScoredModel(content, tuple(map(int, named.split())), features)
+        return ScoredModel(content, tuple(map(int, of.split())), features, tuple(map(float, limits.split())))
 
     def probabilities(
         self, inputs: Float32[ndarray, "records ..."], *, classes: int, runs: int = 0

@@ -375,14 +375,13 @@ class UnitSums:
         # Entries are of any size: rounded towards zero, too small ones would vanish.
         filled = self._filled(study.labelled) if self.signed else 0
         if self.evaluation is not None:
-            if names := study.labelled.names:
-                raise InvalidInput(f"{len(names)} findings; allowed with [evaluation]: none, one label of classes")
-            self.evaluation.check(study.classes)
+            findings = len(study.labelled.names)
+            self.evaluation.check(study.classes, findings)
             if study.unit not in COUNTED:
                 raise InvalidInput(f"unit is {study.unit!r}; allowed with [evaluation]: {', '.join(COUNTED)}")
             if self.purpose != ForLabels.name:
                 raise InvalidInput(f"purpose is {self.purpose!r}; allowed with [evaluation]: {ForLabels.name!r}")
-            filled = max(filled, 2 * cells_of(study.classes))
+            filled = max(filled, 2 * cells_of(study.classes, findings))
         least = least_weight(filled) * self.parts if filled else 0
         if (smallest := round(float(study.weights.min()) * study.units)) < least:
             raise InvalidInput(
@@ -466,7 +465,8 @@ class UnitSums:
     def cells_changed(self, unit: str, *, labelled: Labelled, classes: int) -> int:
         """Of a record, those that it and its replacement fill, each in either sum."""
         everything = self.query_limit * classes
-        filled = max(self._filled(labelled), 0 if self.evaluation is None else cells_of(classes))
+        judging = 0 if self.evaluation is None else cells_of(classes, len(labelled.names))
+        filled = max(self._filled(labelled), judging)
         return min(2 * self.hospitals_per_patient * filled, everything) if unit == "record" else everything
 
     def _filled(self, labelled: Labelled) -> int:
@@ -521,7 +521,7 @@ class UnitSums:
         held = self.population if declared is None else declared
         if self.judge(ids):
             norm = judge_weight(weight_units, signed=self.signed)
-            most, most_in_all = held * norm, held * isqrt(norm**2 * cells_of(study.classes))
+            most, most_in_all = held * norm, held * isqrt(norm**2 * cells_of(study.classes, len(study.labelled.names)))
             check_sums(cast, least=0, most=most, most_in_all=most_in_all)
             return check_units(cast, population=held, weight_units=norm, votes=None)
         most, most_in_all = self.bounds(

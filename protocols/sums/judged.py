@@ -97,11 +97,12 @@ class Judged:
         signed: bool,
         heaviest: float,
         pool: PoolBins,
+        told: int = 1,
     ) -> Judged:
-        """sums: of judges, in votes; noise: the standard deviation in each entry, in votes; signed: whether votes
-        are."""
+        """sums: of judges, in votes; noise: the standard deviation in each entry, in votes; signed: whether votes are;
+        told: how many findings they are judged beside, itself among them."""
         classes = sums.shape[1]
-        decision, score = scales_of(signed=signed, classes=classes)
+        decision, score = scales_of(signed=signed, classes=classes, told=told)
         scores = sums[classes:].reshape(len(scored(classes)), evaluation.bins, classes)[:, :, :2]
         spread = (noise / decision, noise / score)
         return Judged(evaluation, sums[:classes] / decision, scores / score, spread, heaviest, pool)

@@ -191,6 +191,8 @@ def make_record_study(
     units = settings.units or (_UNITS_OF_GRADED if queries.signed and settings.confidentiality != "clear" else None)
     level = simulated_level(settings.confidentiality, units=units, colluders=settings.colluders, seats=seats)
     classes = labelled.columns(signed=queries.signed)
+    if settings.evaluate is not None and labelled.names:
+        raise InvalidInput(f"evaluate is {settings.evaluate}; allowed with findings: none in a simulation")
     plan = RecordVotesPlan(
         name=f"{settings.dataset}-{settings.parties}",
         classes=classes,

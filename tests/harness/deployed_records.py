@@ -109,11 +109,13 @@ def sum_of(study: DeployedStudy, queries: Blocks, seat: str) -> np.ndarray:
 
 def judged_by(study: DeployedStudy, model: bytes, seat: str) -> np.ndarray:
     """What a hospital's judges say of a model."""
-    features, labels = records_of(seat)
+    features, _ = records_of(seat)
+    labels, scored = labels_of(study, features), ScoredModel.from_bytes(model)
     weight, judges = round(study.roster[study.seats[seat]].weight * study.units), judging(study, len(labels))
-    given = ScoredModel.from_bytes(model).probabilities(features[judges], classes=study.classes)
-    terms, signed = study.votes.evaluation, study.votes.signed
-    return judged(terms, given, labels[judges], None, weight_units=weight, signed=signed)
+    given = scored.probabilities(features[judges], classes=study.labelled.said)
+    terms, of = study.votes.evaluation, {"signed": study.votes.signed, "thresholds": scored.thresholds}
+    found = judged(terms, given, labels[judges], None, weight_units=weight, **of)
+    return found.reshape(study.votes.judged_rows, study.classes)
 
 
 def record_voter(study: DeployedStudy, queries: Blocks, seat: str):

@@ -9,15 +9,19 @@ import onnx
 import pytest
 
 from coordinator.labelling.training import train_student
+from coordinator.release.export import model_for_judges
 from coordinator.release.verify import verify_release
 from party.audit import read_student
 from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
+from protocols.refusals.code import Code
 from protocols.release.sums import read_votes
 from protocols.study.file import read_deployed, write_study
 from protocols.study.several_findings import Binary, Powerset, Tau
+from protocols.sums.judging import apart
 from tests.harness import deployed_records
-from tests.harness.deployed_records import record_study_of
+from tests.harness.deployed_records import HOSPITALS, judged_by, record_study_of
+from tests.harness.refusals import refused_for
 from tests.harness.released import POOL, Consortium, failed
 from tests.harness.studies import deployed_study
 
@@ -88,6 +92,41 @@ def test_sums_of_findings_give_labels_and_students_that_a_verifier_makes_again(t
     (folder / "student.json").write_text(json.dumps(figures | {"thresholds": [0.5] * len(NAMES)}, indent=2) + "\n")
     consortium.sign_again(folder)
     assert "student" in failed(folder, pool=labelled.pool)
+
+
+@pytest.mark.parametrize("kind", ["graded", "columns"])
+def test_judges_say_of_each_finding_how_good_the_student_is_and_a_release_names_it(tmp_path, kind):
+    study, queries = record_study_of(kind, epsilon=50.0, share=0.4, findings=NAMES)
+    consortium, made = Consortium(tmp_path), {}
+
+    def judge(labelled):
+        pool = deployed_records.POOL
+        made["trained"] = train_student(labelled, pool, kind="logistic_regression", seed=0, device="cpu")
+        made["model"] = model_for_judges(made["trained"], pool)
+        return made["model"]
+
+    labelled = consortium.label(study, queries=queries, judge=judge)
+    with refused_for(Code.NOT_GOOD_ENOUGH, NAMES[1]):
+        consortium.release(labelled, tmp_path / "no", required=[f"auroc of {NAMES[1]}>=0.9999"], **made)
+    folder = consortium.release(labelled, tmp_path / "release", required=[f"auroc of {NAMES[0]}>=0.4"], **made)
+    checks = verify_release(folder, None, pool=labelled.pool)
+    assert [check.name for check in checks if not check.passed] == ["authority"]
+    said = json.loads((folder / "evaluation.json").read_text())
+    exact = apart(np.sum([judged_by(study, made["model"], seat) for seat in HOSPITALS], axis=0) / study.units, 3)
+    for name, table in zip(NAMES, exact, strict=True):
+        _, low, high = said["figures"][name]["accuracy"]
+        assert low <= np.trace(table[:2]) / table[:2].sum() <= high
+        assert high - low < 0.5
+        # A fifth of the records does not know the last finding.
+        held = table[:2].sum() / exact[0][:2].sum()
+        assert held == pytest.approx(0.8 if name == NAMES[-1] else 1.0, abs=0.1)
+    student = read_student(folder, authority=consortium.authority, coordinator="centre")
+    assert set(student.judged.of_findings) == set(NAMES)
+    given, calibrated = student.scores(POOL), student.chances(POOL)
+    for at, name in enumerate(NAMES):
+        bins = np.searchsorted(study.votes.evaluation.edges, given[:, at], side="right")
+        np.testing.assert_array_equal(calibrated[:, at], np.array(said["calibrated"][name])[bins])
+    assert f"{NAMES[0]}: accuracy" in (folder / "model_card.md").read_text()
 
 
 def test_findings_and_a_label_do_not_go_together():

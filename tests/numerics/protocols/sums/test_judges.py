@@ -124,6 +124,23 @@ def test_whole_numbers_of_voters_and_judges_move_the_sums_no_further(seed, signe
     assert one_vote + one_judge <= delta * weight**2
 
 
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.integers(2, 14), st.integers(1, 3), st.integers(1, 2**20))
+def test_a_judge_of_several_findings_moves_the_sum_no_further_than_one_of_a_label(seed, signed, told, several, weight):
+    rng = np.random.default_rng(seed)
+
+    def judge():
+        shown, of = rng.random((several, told)), rng.integers(-1, 2, (several, told))
+        shown[rng.random((several, told)) < 0.1] = np.nan
+        how = {"signed": signed, "thresholds": rng.uniform(0.01, 0.99, told).tolist()}
+        return judged(KEY, shown, of, np.zeros(several, np.int64), weight_units=weight, **how)
+
+    one, other = (judge().ravel().tolist() for _ in range(2))
+    most = judge_weight(weight, signed=signed) ** 2
+    assert min(one) >= 0
+    assert sum(x * x for x in one) <= most
+    assert sum((x - y) ** 2 for x, y in zip(one, other, strict=True)) <= 2 * most
+
+
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=3), st.floats(0.2, 2.0), st.floats(0.1, 1.5), st.floats(0, 4))
 def test_an_adaptive_second_sum_leaks_no_more_than_the_gaussian_of_both_moves(shape, first, second, epsilon):
     # Z1 moves by `first`; given z the second sum by m(z), of size at most `second`, as an adversary likes.
