@@ -132,6 +132,11 @@ class Evaluation:
             "sums": self.sums.tolist(),
         }
 
+    def accuracy(self, study: DeployedStudy) -> tuple[float, float, float]:
+        """The share of units that the model is right for, with the ends of its 95 % interval."""
+        value, low, high = self.total(study).figures()["accuracy"]
+        return value, low, high
+
     def rows(self, study: DeployedStudy) -> list[tuple[str, str]]:
         """The figures for a person."""
         found = [rows(each.figures(), study.terms.class_names) for each in self.total(study)]

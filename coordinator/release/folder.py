@@ -211,10 +211,11 @@ def _pages_of_labels(
     student: Mapping[str, Any] | None,
     batches: Sequence[tuple[int, int]],
 ) -> dict[str, str]:
-    judged = None if released.evaluation is None else released.evaluation.rows(released.study)
+    study, found = released.study, released.evaluation
+    judged, accuracy = (None, None) if found is None else (found.rows(study), found.accuracy(study))
     return {
         CARD_FILE: model_card(statement, student, released.counts, judged),
-        REPORT_FILE: report_page(statement, student, released.counts, batches, judged),
+        REPORT_FILE: report_page(statement, student, released.counts, batches, judged, accuracy),
     }
 
 

@@ -26,7 +26,7 @@ from protocols.claims.languages import LANGUAGES, say
 from protocols.claims.strength import accused_in_words
 from protocols.installing import DISTRIBUTION
 from protocols.plural import at_most, counted
-from runtime.board import known, notice
+from runtime.board import Accuracy, known, notice, worth
 from runtime.page import TONES, Bar, document, facts, prose, table, verdict
 from runtime.templates import templates
 
@@ -112,14 +112,16 @@ def report_page(
     counts: Sequence[tuple[str, int]],
     batches: Sequence[tuple[int, int]],
     judged: Sequence[tuple[str, str]] | None,
+    accuracy: tuple[float, float, float] | None,
 ) -> str:
-    """report.html, the cover of a release. batches: size and answered queries of each."""
+    """report.html, the cover of a release. batches: size and answered queries of each; accuracy: of the model, with the
+    ends of its interval, None where nobody judged it."""
     body = (
         _pages(autoescape=True)
         .get_template("report.html.j2")
         .render(
             verdict=Markup(_report_verdict(statement, student, judged)),
-            board=Markup(_report_board(statement, judged)),
+            board=Markup(_report_board(statement, judged, accuracy)),
             s=statement,
             student=student,
             counts=counts,
@@ -175,10 +177,15 @@ def _report_verdict(
         ("It ended because", f"{queries['stop_in_words']}."),
         ("Patients:", short["verdict"]),
     ]
-    return verdict(model, points, tone="plain" if judged else "warn")
+    useful = figure_from(_worst(statement)).rating in TONES
+    return verdict(model, points, tone="plain" if judged and useful else "warn")
 
 
-def _report_board(statement: Mapping[str, Any], judged: Sequence[tuple[str, str]] | None) -> str:
+def _report_board(
+    statement: Mapping[str, Any],
+    judged: Sequence[tuple[str, str]] | None,
+    accuracy: tuple[float, float, float] | None,
+) -> str:
     """How good the model is, what somebody can come to know, who is protected from whom, and where the rest is."""
     figure, protected = figure_from(_worst(statement)), statement["protected"]
     points = list(statement["in_short"]["points"].values())
@@ -190,8 +197,12 @@ def _report_board(statement: Mapping[str, Any], judged: Sequence[tuple[str, str]
         **({"evaluation.json": "how often it is right, figure by figure"} if judged else {}),
         "study.toml": "what the hospitals agreed to",
     }
-    caption = "Found by records that were kept from voting; 95 % intervals in brackets"
-    good = ["<h2>How good is the model?</h2>", table(caption, ("figure", "value"), judged)] if judged else []
+    good = []
+    if judged and accuracy:
+        whose = f"{protected['unit']}s that were kept from voting"
+        right = worth([Accuracy("the model is right", "together", *accuracy)], f"For {whose}; bar: the 95 % interval.")
+        figures = table(f"Found by {whose}; 95 % intervals in brackets", ("figure", "value"), judged)
+        good = ["<h2>How good is the model?</h2>", right, figures]
     return "\n".join([
         *good,
         "<h2>What does it cost in privacy?</h2>",

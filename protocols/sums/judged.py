@@ -284,14 +284,22 @@ def rows(figures: dict[str, Any], class_names: Sequence[str]) -> list[tuple[str,
     the model is wrong comes first."""
     named = list(zip(class_names, figures["by_class"], strict=True))
     of_two = len(named) == 2
-    found = [("accuracy", figures["accuracy"])]
+    found, shares = [("accuracy", figures["accuracy"])], {"accuracy", "sensitivity", "specificity"}
     for name, each in named[1:] if of_two else named:
         kinds = [kind for kind in ("sensitivity", "specificity", "auroc") if kind in each]
         found += [(f"{kind.replace('auroc', 'AUROC')}, {name}", each[kind]) for kind in kinds]
     found += [("Brier score", figures["brier"]), ("calibration error", figures["calibration_error"])]
     right, least, most = (100 * each for each in figures["accuracy"])
     wrong = f"{100 - right:.0f} of 100 times ({100 - most:.0f} to {100 - least:.0f})"
-    return [("wrong", wrong), *((name, f"{value:.3f} ({low:.3f} to {high:.3f})") for name, (value, low, high) in found)]
+    said = [("wrong", wrong)]
+    for name, each in found:
+        if name.partition(",")[0] in shares:
+            value, low, high = (f"{100 * share:.1f}" for share in each)
+            said.append((name, f"{value} % ({low} to {high})"))
+        else:
+            value, low, high = (f"{figure:.3f}" for figure in each)
+            said.append((name, f"{value} ({low} to {high})"))
+    return said
 
 
 def summed(parts: list[Judged]) -> Judged:

@@ -73,9 +73,10 @@ def test_the_figures_are_those_of_the_judges_within_their_noise_and_stand_on_eve
     assert low <= right <= high
     assert high - low < 0.3
     assert value == pytest.approx(right, abs=0.1)
-    shown = f"{value:.3f} ({low:.3f} to {high:.3f})"
+    shown = f"{100 * value:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
     assert f"accuracy: {shown}" in (evaluated.folder / "model_card.md").read_text()
-    assert f'>accuracy</th><td data-name="value">{shown}</td>' in (evaluated.folder / "report.html").read_text()
+    report = (evaluated.folder / "report.html").read_text().replace("\xa0%", " %")
+    assert f'>accuracy</th><td data-name="value">{shown}</td>' in report
     assert "not measured" not in (evaluated.folder / "sbom.cdx.json").read_text()
     privacy = (evaluated.folder / "privacy.html").read_text()
     assert all(each in privacy for each in ("its judges say", "of its judges until"))
