@@ -360,6 +360,7 @@ def study_lines(study: DeployedStudy) -> list[str]:
         f"queries = {records.queries}",
         f"votes = {records.votes}",
         f"signed = {str(records.signed).lower()}",
+        f"partitions = {list(records.partitions)}",
         f'queries_sha256 = "{records.queries_sha256}"',
         *_judge_lines(records.evaluation),
         "",

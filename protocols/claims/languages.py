@@ -18,8 +18,8 @@ ENGLISH: Final = "en"
 # What each language calls itself, beside English.
 LANGUAGES: Final = {"de": "Deutsch"}
 _GERMAN_SUMS: Final = (
-    "Ein Server, der vom Protokoll abweicht, kann die Summen verändern, und ein Krankenhaus kann beliebige Werte "
-    "dazugeben: Nichts begrenzt es auf eine Stimme je Datensatz."
+    "Ein Server, der vom Protokoll abweicht, kann die Summen verändern. Ein Krankenhaus beweist, dass seine Summe von "
+    "so vielen Datensätzen stammen könnte, wie es angibt, oder nicht länger ist; nicht, dass sie wahr sind."
 )
 _GERMAN_TOGETHER: Final = (
     "Vor {dative} und der zweiten Stelle zusammen ist niemand geschützt: Legen beide ihr Wissen zusammen, sehen sie "

@@ -144,8 +144,8 @@ _VOTES: Final = {
         learned="",
         guardian_sees="which seats answered, and the noisy sum of all their records' votes; of no single seat",
         guardian_sees_label="which seats answered, and the noisy sum of all their records' votes; of no single seat",
-        departs="A server that departs from the protocol can change the sums, and a party can add any vector to them: "
-        "nothing limits it to one vote a record.",
+        departs="A server that departs from the protocol can change the sums. A party proves that as many records as "
+        "it declares could say its sum, or that it is no longer than theirs; not that they are true.",
         refused="",
         kept="its records, its settings, what it approved, its ledger with a signed log of what was asked",
         replies="its records' summed votes",

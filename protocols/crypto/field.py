@@ -39,6 +39,12 @@ def from_integers(values: Int64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]
     return np.mod(values, P).astype(np.uint32)
 
 
+def to_integers(values: UInt32[ndarray, "*shape"]) -> Int64[ndarray, "*shape"]:
+    """The integers around 0 that elements stand for."""
+    found = values.astype(np.int64)
+    return np.where(found > P // 2, found - P, found)
+
+
 def plus(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
     """left + right; both broadcast."""
     total = left + right

@@ -51,6 +51,17 @@ def check_ring(*, total_units: int, noise_sigma_units: float | int, cells: int) 
     )
 
 
+def check_sum_field(*, total_units: int, noise_sigma_units: float, cells: int) -> None:
+    """Raises InvalidInput unless `cells` noisy sums stay within half of F_p, p = 2^31 - 1, but for probability 2**-60;
+    the arguments are those of check_ring."""
+    room = 2**30 - 1 - total_units
+    if room <= 0 or _tail(room, noise_sigma_units) * cells > WRAP_PROBABILITY:
+        raise InvalidInput(
+            f"total_units = {total_units} with noise of {noise_sigma_units:g} units over {cells} cells; allowed: sums "
+            f"below 2**30 = {2**30}, except with probability {WRAP_PROBABILITY:.1e}"
+        )
+
+
 def _tail(room: int, sigma: float) -> float:
     if sigma == 0 and room > 0:
         return 0.0

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
+from protocols.crypto.field import plus, to_integers
 from protocols.crypto.hash_tree import HASH_BYTES
 from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
@@ -44,11 +45,10 @@ from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noisy_argmax import Evaluated, guardian_evaluates
 from protocols.levels.two_server.shared_sums import (
     check_sum_share,
-    guardian_total,
+    guardian_checks_sums,
     noisy_share,
-    opened,
     pin_share,
-    ring_bits,
+    proofs_of,
 )
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
 from protocols.levels.two_server.signed_labels import labels_statement
@@ -232,9 +232,7 @@ class Guardian:
             voters = guardian_checks(channel, share, ballots, secret=secret, pin=pin)
             voters &= checked_masks(channel, keyed, ballots, leads=False, secret=secret, pin=pin)
         valid = whole_seats(study, voters)
-        refused = [study.roster[seat].party for seat in seats[~valid].tolist()]
-        self._refusals.count(refused, submission.request)
-        check.end(refused)
+        self._end(check, seats[~valid], submission)
         if valid.sum() < study.quorum:
             return self._below_quorum(submission)
         notes = self._notes(submission)
@@ -265,25 +263,37 @@ class Guardian:
         share: GuardianShare,
         taken: UInt8[ndarray, " seats"],
     ) -> None:
-        """Opens the noisy sums of the other seats' records, of this submission and no other; see shared_sums.py."""
-        study, request = self._study, submission.request
-        sizes = {"shape": (len(submission.ids), study.classes)}
-        bits = ring_bits(study)
-        theirs = check_sum_share(receive(channel), bits=bits, **sizes).words
+        """Opens the noisy sums of the seats whose proofs hold, of this submission and no other; see shared_sums.py."""
+        study, request, seats = self._study, submission.request, submission.seats[taken == Fate.COUNTED]
+        proofs = proofs_of(study, (study.roster[seat].party for seat in seats.tolist()), submission.ids)
+        check = self._check_of(submission)
+        self._fix(submission, taken)
+        with check.attempt(submission.digest + seats.tobytes()) as pin:
+            secret = check.secret(self._source)
+            valid, total = guardian_checks_sums(channel, share, proofs, context=request, secret=secret, pin=pin)
+        self._end(check, seats[~valid], submission)
+        if valid.sum() < study.quorum:
+            return self._below_quorum(submission)
+        theirs = check_sum_share(receive(channel), shape=total.shape)
         kept = self._ledger.noted(request, _OPENED)
         if kept is None:
-            total = guardian_total(share, bits=bits, context=request, **sizes)
             mine = noisy_share(study, total, self._noise(self._seed(submission)))
         else:
-            mine = np.frombuffer(kept, dtype=theirs.dtype).reshape(theirs.shape)
+            mine = np.frombuffer(kept, dtype=total.dtype).reshape(total.shape)
         with self._ledger.log.together():
-            self._fix(submission, taken)
             pin_share(self._ledger, request, theirs, own=False)
             self._ledger.note(request, _OPENED, mine.tobytes())
             answered = np.ones(len(submission.ids), dtype=bool)
-            statement = self._settle(submission, taken, submission.seats[taken == Fate.COUNTED], answered)
-        sums = self._signing_key.sign(opened_statement(study.digest, request, opened(mine, theirs)))
+            statement = self._settle(submission, taken, seats[valid], answered)
+        cells = to_integers(plus(mine, theirs))
+        sums = self._signing_key.sign(opened_statement(study.digest, request, cells))
         send(channel, (mine, as_array(statement), as_array(sums), head_array(self._ledger.log.head())))
+
+    def _end(self, check: OneCheck, bad: Int64[ndarray, " seats"], submission: Submission) -> None:
+        """Ends a check, with the seats whose votes it refused."""
+        refused = [self._study.roster[seat].party for seat in bad.tolist()]
+        self._refusals.count(refused, submission.request)
+        check.end(refused)
 
     def _seed(self, submission: Submission) -> bytes:
         """The noise seed of a batch that is not settled."""

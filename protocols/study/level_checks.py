@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from protocols.crypto.discrete_gaussian import LARGEST_SIGMA, lattice_sigma
 from protocols.crypto.masks import graph_parameters
-from protocols.crypto.rings import MAX_CLASSES, MOST_CELLS, check_counting_ring, check_ring
+from protocols.crypto.rings import MAX_CLASSES, MOST_CELLS, check_counting_ring, check_ring, check_sum_field
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ThresholdedGNMax
 from protocols.study.any_study import AnyStudy
-from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
 
 # Shares of one batch that a coordinator keeps and submits as one message.
 _MOST_HELD = 240 * 2**20
@@ -133,8 +133,17 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
 
 
 def _check_unit_sums(study: AnyStudy, level: str, units: int, abstains: bool) -> None:
-    check_shared_sums(study, level, units=units)
-    _check_held(study, words=study.query_limit * study.classes, word_bytes=8)
+    """Both servers' noise is in the sum: two discrete Gaussians of variance sigma^2 leave the field no more often than
+    one of 2 sigma^2 is bounded to (rings.py)."""
+    votes = unit_sums(study)
+    with _named(study, level, units):
+        check_sum_field(
+            total_units=votes.total_units(study.weights, units=units),
+            noise_sigma_units=sqrt(2) * study.gaussian.sigma * units,
+            cells=study.query_limit * study.classes,
+        )
+    words = sum(max(each.layout.size for each in votes.proofs(study, seat).values()) for seat in study.seats)
+    _check_held(study, words=words)
 
 
 def _check_teacher_votes(study: AnyStudy, level: str, units: int, abstains: bool) -> None:
@@ -147,7 +156,7 @@ def _check_teacher_votes(study: AnyStudy, level: str, units: int, abstains: bool
     if study.classes > MAX_CLASSES:
         raise InvalidInput(f"classes is {study.classes}; allowed at level {level!r}: at most {MAX_CLASSES}")
     words = votes.teachers * votes.batch_limit * _shared_words(study.classes)
-    _check_held(study, words=words, word_bytes=4)
+    _check_held(study, words=len(study.seats) * words)
     with _named(study, level, units):
         check_counting_ring(
             total_units=study.total_units(units),
@@ -158,20 +167,6 @@ def _check_teacher_votes(study: AnyStudy, level: str, units: int, abstains: bool
         )
         if (sigma := float(lattice_sigma(study.gaussian.sigma, units=units))) > LARGEST_SIGMA:
             raise InvalidInput(f"sigma = {sigma:g} units; allowed: at most {LARGEST_SIGMA}, for which draws are tabled")
-
-
-def check_shared_sums(study: AnyStudy, level: str, *, units: int) -> int:
-    """The bits of the ring of the sums that two servers open where records vote, with both servers' noise.
-
-    A sum of two discrete Gaussians of variance sigma^2 leaves the ring no more often than one of 2 sigma^2 is bounded
-    to (rings.py). Raises InvalidInput if no ring is large enough.
-    """
-    with _named(study, level, units):
-        return check_ring(
-            total_units=study.total_units(units),
-            noise_sigma_units=sqrt(2) * study.gaussian.sigma * units,
-            cells=study.query_limit * study.classes,
-        )
 
 
 def shared_queries(voters: int, classes: int) -> int:
@@ -185,9 +180,9 @@ def _shared_words(classes: int) -> int:
     return 4 * classes + 7
 
 
-def _check_held(study: AnyStudy, *, words: int, word_bytes: int) -> None:
-    """Raises InvalidInput unless the shares of one batch of all parties fit one message. words: of a party's batch."""
-    held = len(study.seats) * words * word_bytes
+def _check_held(study: AnyStudy, *, words: int) -> None:
+    """Raises InvalidInput unless the shares of one batch of all parties fit one message. words: of four bytes."""
+    held = 4 * words
     if held > _MOST_HELD:
         raise InvalidInput(
             f"one batch of all parties has {held / 2**20:.0f} MiB of shares; allowed: at most {_MOST_HELD / 2**20:.0f} "

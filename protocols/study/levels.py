@@ -47,6 +47,7 @@ from protocols.votes import LATTICE
 NO_POOL = "0" * 64
 
 
+_UNITS_OF_GRADED = 2**16
 # Lattice units per vote of a simulation, if a level needs them and none are given.
 SIMULATED_UNITS = 64
 
@@ -81,6 +82,12 @@ class Level(ABC):
     def takes(cls, mechanism: type[Mechanism]) -> bool:
         """Whether studies of the level may have this mechanism, where their view and their noise allow it."""
         return True
+
+    @classmethod
+    def graded_units(cls, population: int) -> int | None:
+        """The usual lattice units of a vote where entries are of any size, enough that rounding leaves them as they
+        are; None for real-valued noise. population: the units that vote."""
+        return _UNITS_OF_GRADED
 
     @classmethod
     @abstractmethod
@@ -153,6 +160,10 @@ class Clear(Level):
     def __post_init__(self) -> None:
         if self.units is not None:
             _check_units(self.units)
+
+    @classmethod
+    def graded_units(cls, population: int) -> int | None:
+        return None
 
     @classmethod
     def simulated(cls, *, units: int | None, colluders: int | None, made: Simulated) -> Confidentiality:
@@ -312,6 +323,11 @@ class TwoServer(GuardedLevel):
 
     abstention: bool
     name: ClassVar[str] = "two_server"
+
+    @classmethod
+    def graded_units(cls, population: int) -> int:
+        """All of them together stay below 2^29, with room in the field for weights and noise."""
+        return min(_UNITS_OF_GRADED, 1 << max(1, (2**29 // population).bit_length() - 1))
 
     @classmethod
     def simulated(cls, *, units: int | None, colluders: int | None, made: Simulated) -> Confidentiality:

@@ -61,10 +61,10 @@ def _check_digest(queries: Blocks, records: UnitSums, where: str) -> None:
 
 def check_terms(queries: Blocks, records: UnitSums) -> None:
     """Raises InvalidInput unless the study says of these queries what they are: what a unit costs follows from it."""
-    if (queries.rows, queries.filled, queries.signed) != (records.queries, records.votes, records.signed):
+    given = (queries.rows, queries.filled, queries.signed, queries.partitions)
+    if given != (said := (records.queries, records.votes, records.signed, records.partitions)):
         raise InvalidInput(
-            f"there are {queries.rows} queries, {queries.filled} votes of a record and signed {queries.signed}; "
-            f"allowed: the {records.queries}, {records.votes} and {records.signed} of the study"
+            f"queries, votes of a record, signed and partitions are {given}; allowed: those of the study, {said}"
         )
     check_kind(queries)
 

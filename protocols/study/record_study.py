@@ -85,6 +85,7 @@ def record_study(
         overlap=plan.overlap,
         evaluation=plan.evaluation,
         purpose=plan.purpose,
+        partitions=plan.queries.partitions,
     )
     changed = sums.cells_changed(plan.unit, labelled=labelled(plan.findings, plan.classes), classes=plan.classes)
     lattice = plan.level.lattice(quorum=plan.quorum, classes=changed)

@@ -28,7 +28,8 @@ from protocols.study.overlap import DECLARED, UNKNOWN, Overlap, check_overlap
 from protocols.study.purposes import PURPOSES, ForLabels, Purpose
 from protocols.study.several_findings import ONE_CLASS, Asked
 from protocols.study.units import COUNTED, UNITS, votes_per_unit
-from protocols.sums.contributions import check_sums, check_units, least_weight
+from protocols.sums.bounded import Proven, proof_of
+from protocols.sums.contributions import Claim, least_weight
 from protocols.sums.judging import Evaluation, cells_of, judge_weight
 from protocols.votes import ABSTAIN, check_votes
 
@@ -283,7 +284,8 @@ class UnitSums:
     "declared" where each hospital's data say of a unit at how many it is, so that it gives as small a part at each;
     evaluation: of the units that judge the model and do not vote, in a second batch whose rows follow those of the
     first and whose noise is of the same sigma (protocols/sums/judging.py); None: all vote; purpose: of PURPOSES, what
-    the sum is for. Raises InvalidInput, with the value and the allowed range.
+    the sum is for; partitions: of cells, how many queries each partition has, in each of which a record fills as many;
+    (): one of all, as where features are graded. Raises InvalidInput, with the value and the allowed range.
     """
 
     queries: int
@@ -296,6 +298,7 @@ class UnitSums:
     overlap: str = UNKNOWN
     evaluation: Evaluation | None = None
     purpose: str = ForLabels.name
+    partitions: tuple[int, ...] = ()
     by: ClassVar[str] = "record"
     asks: ClassVar[Asked] = ONE_CLASS
     once: ClassVar[bool] = True
@@ -318,6 +321,13 @@ class UnitSums:
         check_overlap(self.overlap, most=self.hospitals_per_patient)
         if self.votes > self.queries:
             raise InvalidInput(f"records: votes is {self.votes}; allowed: at most the {self.queries} queries")
+        if parts := self.partitions:
+            fills, odd = divmod(self.votes, len(parts))
+            if self.signed or odd or sum(parts) != self.queries or min(parts) < fills:
+                raise InvalidInput(
+                    f"records: partitions are {list(parts)[:20]}; allowed: none of graded features, or of the "
+                    f"{self.queries} queries, each with as many of the {self.votes} votes"
+                )
         if not re.fullmatch("[0-9a-f]{64}", self.queries_sha256):
             raise InvalidInput(
                 f"records: queries_sha256 is {self.queries_sha256[:80]!r}; allowed: 64 hexadecimal digits"
@@ -516,20 +526,36 @@ class UnitSums:
         held = self.population if population is None else population
         return held * weight_units, held * isqrt(weight_units**2 * entries)
 
-    def check_cast(self, study: AnyStudy, seat: str, cast: Cast, ids: Ids) -> None:
+    def claim(self, study: AnyStudy, seat: str, *, judges: bool) -> Claim:
+        """What the sum of a seat's units is held to: of those that vote, or that judge."""
         weight_units, declared = round(float(study.weights[study.seats[seat]]) * study.units), study.declared(seat)
         held = self.population if declared is None else declared
-        if self.judge(ids):
+        if judges:
             norm = judge_weight(weight_units, signed=self.signed)
-            most, most_in_all = held * norm, held * isqrt(norm**2 * cells_of(study.classes, len(study.labelled.names)))
-            check_sums(cast, least=0, most=most, most_in_all=most_in_all)
-            return check_units(cast, population=held, weight_units=norm, votes=None)
-        most, most_in_all = self.bounds(
+            most_in_all = held * isqrt(norm**2 * cells_of(study.classes, len(study.labelled.names)))
+            return Claim(population=held, weight_units=norm, signed=False, most_in_all=most_in_all)
+        _, most_in_all = self.bounds(
             study.unit, weight_units=weight_units, labelled=study.labelled, classes=study.classes, population=declared
         )
-        check_sums(cast, least=-most if self.signed else 0, most=most, most_in_all=most_in_all)
         whole = study.unit == "record" and not (self.signed or self.declared or study.labelled.names)
-        check_units(cast, population=held, weight_units=weight_units, votes=self.votes if whole else None)
+        return Claim(
+            population=held, weight_units=weight_units, signed=self.signed, most_in_all=most_in_all,
+            votes=self.votes, partitions=(self.partitions or (self.queries,)) if whole else (),
+        )  # fmt: skip
+
+    def proofs(self, study: AnyStudy, seat: str) -> dict[bool, Proven]:
+        """How a seat shows two servers that its sum is one of its claim's: of votes (False), and of judges (True).
+
+        Raises InvalidInput for sums of which that cannot be shown.
+        """
+        rows = {False: self.queries} | ({True: self.judged_rows} if self.judged_rows else {})
+        return {
+            judges: proof_of(self.claim(study, seat, judges=judges), rows=each, columns=study.classes)
+            for judges, each in rows.items()
+        }
+
+    def check_cast(self, study: AnyStudy, seat: str, cast: Cast, ids: Ids) -> None:
+        self.claim(study, seat, judges=self.judge(ids)).check(cast)
 
     def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
         return cast

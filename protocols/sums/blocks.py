@@ -415,6 +415,14 @@ class Blocks:
         )
 
     @property
+    def partitions(self) -> tuple[int, ...]:
+        """Of cells alone, the rows of each block, if a record fills as many in each; else (), or all rows as one."""
+        if not self.plain:
+            return ()
+        same = len({each.filled for each in self.blocks}) == 1
+        return tuple(each.rows for each in self.blocks) if same else (self.rows,)
+
+    @property
     def narrow(self) -> bool:
         """Whether every block looks at a part of the features only, as the cells of one column do."""
         return all(isinstance(each, Chosen) and len(each.columns) < self.features.width for each in self.blocks)

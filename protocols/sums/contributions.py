@@ -11,6 +11,7 @@ integer. Replacing one unit moves the sum of all by at most Delta W in the whole
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import isqrt, sqrt
 
 import numpy as np
@@ -218,9 +219,7 @@ def _matrices(
     return product * np.sign(phi)[:, :, None] * np.sign(psi)[:, None, :]
 
 
-def _shortened(
-    units: Int64[ndarray, "units rows columns"], *, weight: int
-) -> Int64[ndarray, "units rows columns"]:
+def _shortened(units: Int64[ndarray, "units rows columns"], *, weight: int) -> Int64[ndarray, "units rows columns"]:
     """Each unit's matrix, scaled down to the weight where it is longer."""
     flat = units.reshape(len(units), -1)
     squares = squared_norms(flat)
@@ -248,9 +247,7 @@ def squared_norms(vectors: Int64[ndarray, "units entries"]) -> list[int]:
         return [sum(x * x for x in row) for row in sizes.tolist()]
     high, low = np.divmod(sizes, 2**_HALF)
     parts = ((high * high).sum(axis=1), (high * low).sum(axis=1), (low * low).sum(axis=1))
-    return [
-        (a << 2 * _HALF) + (b << _HALF + 1) + c for a, b, c in zip(*(each.tolist() for each in parts), strict=True)
-    ]
+    return [(a << 2 * _HALF) + (b << _HALF + 1) + c for a, b, c in zip(*(each.tolist() for each in parts), strict=True)]
 
 
 def check_contributions(contributions: Int64[ndarray, "units cells"], *, weight_units: int, signed: bool) -> None:
@@ -267,42 +264,65 @@ def check_contributions(contributions: Int64[ndarray, "units cells"], *, weight_
         raise InvalidInput(f"a contribution has the squared norm {largest}; allowed: at most {weight_units**2}")
 
 
-def check_sums(sums: Int64[ndarray, "rows columns"], *, least: int, most: int, most_in_all: int) -> None:
-    """Raises InvalidInput unless a party's sums are from `least` to `most` in each cell, and their sizes together at
-    most `most_in_all`.
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a party's sum is held to: `population` units at most, each of norm `weight_units` at most, could send it.
 
-    See UnitSums.bounds. The values are not in the message: they are about records.
+    signed: whether entries may be below 0; most_in_all: of the sizes of all entries together, in lattice units.
+    partitions: of records of one class each, that say one step in as many cells of their class in each partition, of
+    so many rows, and in `votes` cells in all; (): entries are of any size.
     """
-    # Float64 adds without wrapping around, and errs by far less than the bound allows for.
-    sizes = np.abs(sums.astype(np.float64))
-    if sums.size == 0 or sums.min() < least or sums.max() > most or sizes.sum() > most_in_all * (1 + 1e-9):
-        raise InvalidInput(
-            f"sums of contributions of shape {sums.shape} are out of range; allowed: {least} to {most} in each cell, "
-            f"and {most_in_all} in all"
-        )
 
+    population: int
+    weight_units: int
+    signed: bool
+    most_in_all: int
+    votes: int = 1
+    partitions: tuple[int, ...] = ()
 
-def check_units(
-    sums: Int64[ndarray, "rows columns"], *, population: int, weight_units: int, votes: int | None
-) -> None:
-    """Raises InvalidInput unless a party's sums could be those of at most `population` units of this weight.
+    @property
+    def whole(self) -> bool:
+        """Whether every entry is a whole number of records' steps."""
+        return bool(self.partitions)
 
-    votes: of records that each say one step in so many cells of their class: every cell is whole steps, those of a
-    class are of a whole number of records, and no cell has more than one of each; that a record says at most one in
-    each partition is not checked. None: entries are of any size, and the norm of the sum of units is at most that of
-    all of them in one direction. The values are not in the message.
-    """
-    if votes is None:
-        fits = squared_norms(sums.reshape(1, -1))[0] <= (population * weight_units) ** 2
-    else:
-        steps, rest = np.divmod(sums, isqrt(weight_units**2 // votes))
-        records, odd = np.divmod(steps.sum(axis=0), votes)
-        fits = not (rest.any() or odd.any() or (steps > records).any()) and int(records.sum()) <= population
-    if not fits:
-        raise InvalidInput(
-            f"sums of contributions of shape {sums.shape} are of no set of units; allowed: of at most {population} "
-            f"units of weight {weight_units}, {'each as it likes' if votes is None else f'in {votes} cells each'}"
-        )
+    @property
+    def step(self) -> int:
+        """What a record says in each of its cells, in lattice units."""
+        return isqrt(self.weight_units**2 // self.votes)
+
+    @property
+    def each(self) -> int:
+        """How many cells of each partition a record fills."""
+        return self.votes // len(self.partitions)
+
+    def check(self, sums: Sum) -> None:
+        """Raises InvalidInput for sums of which it can be told that no such units give them: entries out of range, or
+        too large together; whole steps of no set of records; or a norm above that of all units in one direction.
+
+        The values are not in the message: they are about records.
+        """
+        most = self.population * self.weight_units
+        least = -most if self.signed else 0
+        # Float64 adds without wrapping around, and errs by far less than the bound allows for.
+        sizes = np.abs(sums.astype(np.float64))
+        if sums.min() < least or sums.max() > most or sizes.sum() > self.most_in_all * (1 + 1e-9):
+            raise InvalidInput(
+                f"sums of contributions of shape {sums.shape} are out of range; allowed: {least} to {most} in each "
+                f"cell, and {self.most_in_all} in all"
+            )
+        if not (self._of_records(sums) if self.whole else squared_norms(sums.reshape(1, -1))[0] <= most**2):
+            cells = f"in {self.each} cells of each partition" if self.whole else "each as it likes"
+            raise InvalidInput(
+                f"sums of contributions of shape {sums.shape} are of no set of units; allowed: of at most "
+                f"{self.population} units of weight {self.weight_units}, {cells}"
+            )
+
+    def _of_records(self, sums: Sum) -> bool:
+        steps, rest = np.divmod(sums, self.step)
+        totals = np.add.reduceat(steps, np.cumsum((0, *self.partitions[:-1])), axis=0)
+        records, odd = np.divmod(totals, self.each)
+        same = not (rest.any() or odd.any()) and bool((records == records[0]).all())
+        return same and bool((steps <= records[0]).all()) and int(records[0].sum()) <= self.population
 
 
 def least_weight(entries: int) -> int:

@@ -123,7 +123,6 @@ VOTERS: Mapping[type[Votes], Voters] = {
 }
 
 
-_UNITS_OF_GRADED = 2**16  # a vote, where entries are of any size: enough that rounding leaves them as they are
 _OF_CELLS = ("bins", "nearest", "partitions")
 
 
@@ -188,7 +187,7 @@ def make_record_study(
 ) -> Study:
     """The study of an experiment in which records vote. Raises InvalidInput for settings that do not go together."""
     seats = len(budgets.names)
-    units = settings.units or (_UNITS_OF_GRADED if queries.signed and settings.confidentiality != "clear" else None)
+    units = settings.units or (LEVELS[settings.confidentiality].graded_units(population) if queries.signed else None)
     level = simulated_level(settings.confidentiality, units=units, colluders=settings.colluders, seats=seats)
     classes = labelled.columns(signed=queries.signed)
     if settings.evaluate is not None and labelled.names:

@@ -195,7 +195,7 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "submission": lambda data: Submission.read(decode_arrays(data)),
     "sealed share": lambda data: open_share(data, key=SEALING_KEY, **_SEALED),
     "sealed content": lambda data: check_guardian_share(decode_arrays(data), voters=1),
-    "share of a sum": lambda data: check_sum_share(decode_arrays(data), shape=(8, 2), bits=32),
+    "share of a sum": lambda data: check_sum_share(decode_arrays(data), shape=(8, 2)),
     "offer": lambda data: Offer.read(decode_arrays(data), HIDDEN),
     "guardian's head": lambda data: head_of(np.frombuffer(data, dtype=np.uint8)),
     "opening": read_opening,

@@ -1,8 +1,8 @@
 """Level `two_server`: a party shares its votes between two servers, and the coordinator is one of them.
 
 The servers do not collude; even a malicious party can cast only one vote per teacher and query. Where records vote, a
-party shares the sum of its contributions, of which nothing is proved (shared_sums.py), and both servers open the noisy
-sum. See conversation.py for the messages, levels/guardian.py for the other server.
+party shares the sum of its contributions and proves that its declared units could send it (shared_sums.py), and both
+servers open the noisy sum. See conversation.py for the messages, levels/guardian.py for the other server.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
+from protocols.crypto.field import plus, to_integers
 from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
@@ -40,10 +41,10 @@ from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.levels.two_server.shared_sums import (
     SumShare,
     check_sum_share,
+    coordinator_checks_sums,
     noisy_share,
-    opened,
     pin_share,
-    ring_bits,
+    proofs_of,
 )
 from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share
 from protocols.levels.two_server.signed_labels import coordinator_labels
@@ -126,7 +127,7 @@ class SharedAggregation(Aggregation):
             try:
                 reply = votes_of(replies.get(seat), reserved.request)
                 signed, own = received_votes(reply, reserved, seat)
-                received[seat] = (signed.encode(), _share(own, reserved))
+                received[seat] = (signed.encode(), _share(own, reserved, seat))
             except LeftOut as error:
                 left_out[seat] = error.code
             except MalformedMessage:
@@ -184,9 +185,7 @@ class SharedAggregation(Aggregation):
             voters = coordinator_checks(channel, share, ballots, secret=secret, pin=pin)
             voters &= checked_masks(channel, keyed, ballots, leads=True, secret=secret, pin=pin)
         valid = whole_seats(study, voters)
-        refused = [study.roster[seat].party for seat in seats[~valid].tolist()]
-        check.end(refused)
-        left_out |= dict.fromkeys(refused, Code.BAD_VOTES)
+        _end(check, study, seats[~valid], left_out)
         if valid.sum() < study.quorum:
             return self._below_quorum(reserved, left_out)
         opened = _opened_batches(study, reserved.ledger)
@@ -206,24 +205,31 @@ class SharedAggregation(Aggregation):
     def _open_sums(
         self, channel: Channel, reserved: ReservedBatch, submitted: _Submitted, left_out: dict[str, str]
     ) -> Counted:
-        """The noisy sums of these seats' records, which the guardian opens too and signs; see opened_sums.py."""
-        study, request, ledger = reserved.study, reserved.request.digest, reserved.ledger
-        total = SumShare.total([each for each in submitted.shares if isinstance(each, SumShare)])
+        """The noisy sums of the seats whose proofs hold, which the guardian opens too and signs; see shared_sums.py."""
+        study, request, ledger, seats = reserved.study, reserved.request.digest, reserved.ledger, submitted.seats
+        proofs = proofs_of(study, (study.roster[seat].party for seat in seats.tolist()), reserved.request.batch.ids)
+        shares = [each for each in submitted.shares if isinstance(each, SumShare)]
+        check = _check_of(reserved)
+        with check.attempt(submitted.digest + seats.tobytes()) as pin:
+            secret = check.secret(self._source)
+            valid, total = coordinator_checks_sums(channel, shares, proofs, context=request, secret=secret, pin=pin)
+        _end(check, study, seats[~valid], left_out)
+        if valid.sum() < study.quorum:
+            return self._below_quorum(reserved, left_out)
         mine = noisy_share(study, total, _noise(study, submitted.seed))
         pin_share(ledger, request, mine, own=True)
         send(channel, (mine,))
         answer = receive(channel)
         if len(answer) != 4:
             raise MalformedMessage(f"the guardian's opening has {len(answer)} arrays; allowed: 4")
-        shape = (len(reserved.request.batch.ids), study.classes)
-        theirs = check_sum_share(answer[:1], shape=shape, bits=ring_bits(study)).words
+        theirs = check_sum_share(answer[:1], shape=mine.shape)
         statement, sums = check_bytes(answer[1], answer[1].size), check_bytes(answer[2], SIGNATURE_BYTES)
-        cells = opened(mine, theirs)
+        cells = to_integers(plus(mine, theirs))
         key = bytes.fromhex(guarded(study.confidentiality).signing_key)
         check_opened(sums, cells, study=study.digest, request=request, key=key)
-        self._believe(reserved, np.ones(len(cells), dtype=bool), submitted.seats, statement, answer[3])
+        self._believe(reserved, np.ones(len(cells), dtype=bool), seats[valid], statement, answer[3])
         ledger.note(request, _OPENED, sums)
-        voted = tuple(study.roster[seat].party for seat in submitted.seats.tolist())
+        voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
         return Counted(cells.argmax(axis=1), voted, left_out, statement, cells=cells)
 
     def _believe(
@@ -260,6 +266,13 @@ class SharedAggregation(Aggregation):
 
 def _check_of(reserved: ReservedBatch) -> OneCheck:
     return OneCheck(reserved.ledger, reserved.request.digest, number=reserved.request.batch.number, other=_GUARDIAN)
+
+
+def _end(check: OneCheck, study: Study, bad: Int64[ndarray, " seats"], left_out: dict[str, str]) -> None:
+    """Ends a check, with the seats whose votes it refused, which are left out."""
+    refused = [study.roster[seat].party for seat in bad.tolist()]
+    check.end(refused)
+    left_out |= dict.fromkeys(refused, Code.BAD_VOTES)
 
 
 def _opened_batches(study: Study, ledger: Ledger) -> OpenedBatches:
@@ -308,18 +321,18 @@ def _drawn_for_labels(study: Study, seeds: tuple[bytes, bytes], count: int, _: f
     return (first + second).reshape(-1)
 
 
-def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
-    return _SHARE[type(reserved.study.votes)](arrays, reserved)
+def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch, seat: str) -> PartyShare:
+    return _SHARE[type(reserved.study.votes)](arrays, reserved, seat)
 
 
-def _vote_share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
+def _vote_share(arrays: tuple[ndarray, ...], reserved: ReservedBatch, seat: str) -> PartyShare:
     study, queries = reserved.study, len(reserved.request.batch.ids)
     return check_coordinator_share(arrays, voters=study.votes.voters, queries=queries, classes=study.classes)
 
 
-def _sum_share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
-    study, queries = reserved.study, len(reserved.request.batch.ids)
-    return check_sum_share(arrays, shape=(queries, study.classes), bits=ring_bits(study))
+def _sum_share(arrays: tuple[ndarray, ...], reserved: ReservedBatch, seat: str) -> PartyShare:
+    (proof,) = proofs_of(reserved.study, [seat], reserved.request.batch.ids)
+    return SumShare(check_sum_share(arrays, shape=(proof.layout.size,)))
 
 
 def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, PartyShare]]) -> bytes:
@@ -339,7 +352,9 @@ def _unpack(
     parties = len(seats)
     sealed = tuple(each.tobytes() for each in rest[:parties])
     each = (len(rest) - parties) // parties
-    shares = [_share(tuple(rest[parties + each * at : parties + each * (at + 1)]), reserved) for at in range(parties)]
+    names = [reserved.study.roster[seat].party for seat in seats.tolist()]
+    starts = range(parties, len(rest), each)
+    shares = [_share(tuple(rest[at : at + each]), reserved, name) for at, name in zip(starts, names, strict=True)]
     return seats, shares, sealed
 
 
@@ -354,7 +369,7 @@ def _accepted(arrays: tuple[ndarray, ...], seats: int) -> tuple[ndarray, ndarray
 
 _DRAWN = {TeacherVotes: _drawn_for_labels, UnitSums: _drawn_for_sums}
 # What the coordinator gets of each kind of votes, and what it makes of it.
-_SHARE: dict[type[Votes], Callable[[tuple[ndarray, ...], ReservedBatch], PartyShare]] = {
+_SHARE: dict[type[Votes], Callable[[tuple[ndarray, ...], ReservedBatch, str], PartyShare]] = {
     TeacherVotes: _vote_share,
     UnitSums: _sum_share,
 }

@@ -13,7 +13,7 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, Refused
 from protocols.levels.level import Ballot, Cast
 from protocols.levels.two_server.conversation import seal
-from protocols.levels.two_server.shared_sums import SumShare, ring_bits, share_sum
+from protocols.levels.two_server.shared_sums import SumShare, proofs_of, share_sum
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
 from protocols.levels.two_server.signed_votes import as_array, sent_votes, signed_votes
 from protocols.levels.two_server.statement import Fate, check_told
@@ -53,7 +53,8 @@ class SharedBallot(Ballot):
     def _shared_sum(
         self, request: VoteRequest, cast: Int64[ndarray, "queries classes"]
     ) -> tuple[SumShare, GuardianShare]:
-        return share_sum(cast, bits=ring_bits(self._study), context=request.digest, source=self._source)
+        (proof,) = proofs_of(self._study, [self._seat], request.batch.ids)
+        return share_sum(cast, proof=proof, context=request.digest, source=self._source)
 
     def _shared_votes(
         self, request: VoteRequest, cast: Int64[ndarray, "teachers queries"]

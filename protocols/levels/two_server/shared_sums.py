@@ -1,19 +1,20 @@
-"""Sums of contributions as additive shares modulo 2**32 or 2**64, one for the coordinator and one for the guardian.
+"""Sums of contributions as additive shares modulo p = 2^31 - 1, one for the coordinator and one for the guardian.
 
-Where records vote, nothing but the noisy sum is computed, and addition needs no field: the ring is that of the masked
-sums (crypto/rings.py). The guardian's share is expanded from a seed of 16 bytes, the coordinator's is the
-difference: either alone is uniform and says nothing about the sum. Seeds are bound to `context`, which names the batch.
+Where records vote, nothing but the noisy sum is computed. A hospital shares the bits of its sum, and a proof that they
+are bits and that its declared units could send the sum (sums/bounded.py, crypto/shared_squares.py). The guardian's
+share of it all is expanded from a seed of 16 bytes, the coordinator's is the difference: either alone is uniform and
+says nothing about the sum. Seeds are bound to `context`, which names the batch.
 
-Nothing about a shared sum is proved: each server sees that a share has the right form, and a party that departs from
-the protocol may share any vector (docs/explanation/threat-model.md).
-
-Where records vote: each server adds its whole noise to its share of the sum, and both open it to each other.
-
-    coordinator -> guardian   its noisy share
+    coordinator -> guardian   digest of what is to be proved, its number
+    guardian -> coordinator   digest, its number: both now have the coin; what it opens of each proof
+    coordinator -> guardian   what it opens of each proof; then its noisy share of the sum of all that hold
     guardian -> coordinator   its noisy share; its signatures of the outcome and of the opened sums; its log's head
 
-So both learn the noisy sums, which are released anyway, and each is protected from by the other's noise. There is no
-check of what was shared and no garbled circuit.
+Each server adds its whole noise to its share of the sum. So both learn the noisy sums, which are released anyway, and
+each is protected from by the other's noise. There is no garbled circuit.
+
+All is shared before the coin, to which each server contributes one number a batch. What the other server said is pinned
+before anything follows from it: under two coins, what is opened would say more than zero.
 
 A server sends one noisy share of a batch and never another (`pin_share`): under the same noise, two of different
 parties would show by their difference the share of those that one has and the other has not, and to the other server,
@@ -23,101 +24,188 @@ which holds their other share, what these parties sent.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Int64, UInt8
+from jaxtyping import Bool, Int64, UInt8, UInt32
 from numpy import ndarray
 
-from protocols.crypto.masks import key_stream
-from protocols.crypto.prg import SEED_BYTES, derived_key
+from protocols.crypto.channel import Channel, elements, receive
+from protocols.crypto.field import from_integers, minus, plus
+from protocols.crypto.prg import SEED_BYTES, derived_key, field_elements
 from protocols.crypto.randomness import RandomSource
-from protocols.crypto.rings import BITS, from_ring, to_ring
-from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.crypto.shared_squares import POINTS, Coin, Layout
+from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.conversation import server_noise
 from protocols.levels.two_server.shares import GuardianShare
 from protocols.noise import LatticeNoise
+from protocols.ranges import in_range
 from protocols.refusals.code import Code
-from protocols.study.level_checks import check_shared_sums
-from protocols.study.levels import guarded
 from protocols.study.study import Study
+from protocols.study.votes import unit_sums
+from protocols.sums.bounded import Proven
+
+_HASH_BYTES = 32
+_Numbers = UInt32[ndarray, " numbers"]
+_Sum = UInt32[ndarray, "queries classes"]
+# Whose proofs hold, and a server's share of the sum of these.
+Checked = tuple[Bool[ndarray, " seats"], _Sum]
 
 
 @dataclass(frozen=True, eq=False)
 class SumShare:
-    """What the coordinator gets: words of 32 or 64 bits, [queries, classes]."""
+    """What the coordinator gets: its share of a sum and of the proof."""
 
-    words: ndarray = field(repr=False)
+    numbers: _Numbers = field(repr=False)
 
     def arrays(self) -> tuple[ndarray]:
         """As they travel."""
-        return (self.words,)
+        return (self.numbers.astype("<u4", copy=False),)
 
-    @staticmethod
-    def total(shares: Sequence[SumShare]) -> ndarray:
-        """The coordinator's share of the sum of several parties. Raises InvalidInput for none."""
-        if not shares:
-            raise InvalidInput("0 shares; allowed: 1 or more")
-        total = shares[0].words.copy()
-        for share in shares[1:]:
-            total += share.words  # modulo the size of a word
-        return total
+
+def proofs_of(study: Study, seats: Iterable[str], ids: Int64[ndarray, " queries"]) -> list[Proven]:
+    """What each of these seats proves of its sum of these queries."""
+    votes = unit_sums(study)
+    return [votes.proofs(study, seat)[votes.judge(ids)] for seat in seats]
 
 
 def share_sum(
-    cells: Int64[ndarray, "queries classes"], *, bits: int, context: bytes, source: RandomSource
+    cells: Int64[ndarray, "queries classes"], *, proof: Proven, context: bytes, source: RandomSource
 ) -> tuple[SumShare, GuardianShare]:
-    """Shares of one party's sum in lattice units. source: fresh cryptographic randomness, 16 bytes."""
-    seeds = np.frombuffer(source(SEED_BYTES), dtype=np.uint8).reshape(1, SEED_BYTES)
-    return SumShare(to_ring(cells, bits=bits) - _expanded(seeds[0], cells.shape, bits, context)), GuardianShare(seeds)
+    """Shares of one party's sum in lattice units, with the proof. source: fresh cryptographic randomness, 32 bytes."""
+    seeds = np.frombuffer(source(2 * SEED_BYTES), dtype=np.uint8).reshape(2, SEED_BYTES)
+    bits = proof.bits(cells)
+    whole = proof.layout.proved(bits, proof.squared(bits, leads=True), seed=seeds[1].tobytes())
+    return SumShare(minus(whole, _expanded(seeds[0], proof, context))), GuardianShare(seeds[:1].copy())
 
 
-def guardian_total(share: GuardianShare, *, shape: tuple[int, int], bits: int, context: bytes) -> ndarray:
-    """The guardian's share of the sum of all parties whose seeds these are, [queries, classes]."""
-    total = np.zeros(shape, dtype=f"<u{bits // 8}")
-    for seed in share.seeds:
-        total += _expanded(seed, shape, bits, context)
-    return total
-
-
-def check_sum_share(arrays: tuple[ndarray, ...], *, shape: tuple[int, int], bits: int) -> SumShare:
-    """The share of a sum, from a party or from the other server. Raises MalformedMessage."""
+def check_sum_share(arrays: tuple[ndarray, ...], *, shape: tuple[int, ...]) -> UInt32[ndarray, "..."]:
+    """A share of a sum, from a party or from the other server. Raises MalformedMessage."""
     if len(arrays) != 1:
         raise MalformedMessage(f"a share of {len(arrays)} arrays; expected: 1")
-    (words,) = arrays
-    if words.dtype != f"<u{bits // 8}" or words.shape != shape:
+    (numbers,) = arrays
+    if numbers.dtype != "<u4" or numbers.shape != shape:
         raise MalformedMessage(
-            f"a share of a sum is {words.dtype} of shape {words.shape}; expected: words of {bits} bits, {shape}"
+            f"a share of a sum is {numbers.dtype} of shape {numbers.shape}; expected: words of 32 bits, {shape}"
         )
-    return SumShare(np.ascontiguousarray(words))
+    return np.ascontiguousarray(in_range("two servers", "field element", numbers))
 
 
-def _expanded(seed: UInt8[ndarray, "16"], shape: tuple[int, int], bits: int, context: bytes) -> ndarray:
-    assert bits in BITS
-    key = derived_key("guardian's share of a sum", context, seed.tobytes())
-    return key_stream(key, shape[0] * shape[1], bits=bits).reshape(shape)
+def coordinator_checks_sums(
+    channel: Channel,
+    shares: Sequence[SumShare],
+    proofs: Sequence[Proven],
+    *,
+    context: bytes,
+    secret: bytes,
+    pin: Callable[[str, bytes], None],
+) -> Checked:
+    """Whose sums are proved, which the guardian finds too, and the coordinator's share of their sum.
+
+    secret, pin: as of `coordinator_checks` (sketch.py). Raises MalformedMessage, ChannelClosed, and what `pin` raises.
+    """
+    agreed, number = _agreed(proofs, context), _number(secret, context)
+    channel.send(agreed + number)
+    answer = receive(channel, 2 * _HASH_BYTES + 4 * _opened_size(proofs), "the guardian's check of sums")
+    _check_agreed(answer, agreed)
+    coin = derived_key("coin of sums", context, number, answer[_HASH_BYTES : 2 * _HASH_BYTES])
+    pin("coin", coin)
+    pin("opened proofs", derived_key("heard", answer))
+    opened, sums = _opened((share.numbers for share in shares), proofs, coin, leads=True)
+    channel.send(opened.astype("<u4").tobytes())
+    return _checked(opened, elements(answer[2 * _HASH_BYTES :], opened.shape), sums, proofs, coin)
+
+
+def guardian_checks_sums(
+    channel: Channel,
+    share: GuardianShare,
+    proofs: Sequence[Proven],
+    *,
+    context: bytes,
+    secret: bytes,
+    pin: Callable[[str, bytes], None],
+) -> Checked:
+    """As `coordinator_checks_sums`, for the guardian."""
+    agreed, number = _agreed(proofs, context), _number(secret, context)
+    question = receive(channel, 2 * _HASH_BYTES, "the coordinator's check of sums")
+    _check_agreed(question, agreed)
+    coin = derived_key("coin of sums", context, question[_HASH_BYTES:], number)
+    pin("coin", coin)
+    shares = (_expanded(seed, proof, context) for seed, proof in zip(share.seeds, proofs, strict=True))
+    opened, sums = _opened(shares, proofs, coin, leads=False)
+    channel.send(agreed + number + opened.astype("<u4").tobytes())
+    theirs = receive(channel, opened.nbytes, "the coordinator's opened proofs")
+    pin("opened proofs", derived_key("heard", theirs))
+    return _checked(opened, elements(theirs, opened.shape), sums, proofs, coin)
+
+
+def _agreed(proofs: Sequence[Proven], context: bytes) -> bytes:
+    """A hash of all that both servers must know alike."""
+    return derived_key("proofs of sums", context, *(repr(each).encode() for each in proofs))
+
+
+def _check_agreed(message: bytes, agreed: bytes) -> None:
+    if message[:_HASH_BYTES] != agreed:
+        raise MalformedMessage("the servers differ in what hospitals are to prove, or in the batch")
+
+
+def _number(secret: bytes, context: bytes) -> bytes:
+    """A server's part of the coin: one a batch, whoever's sums are in it."""
+    return derived_key("number of sums", secret, context)
+
+
+def _sizes(proof: Proven) -> tuple[int, int, int]:
+    """How many numbers are opened: of polynomials, of sums of their squares, and of what must be zero."""
+    return POINTS * sum(proof.layout.blocks), POINTS, proof.equations
+
+
+def _opened_size(proofs: Sequence[Proven]) -> int:
+    return sum(sum(_sizes(each)) for each in proofs)
+
+
+def _opened(
+    shares: Iterable[_Numbers], proofs: Sequence[Proven], seed: bytes, *, leads: bool
+) -> tuple[_Numbers, list[_Sum]]:
+    """What a server opens of all proofs, and its share of each sum. seed: the coin."""
+    opened, sums = [], []
+    for numbers, proof in zip(shares, proofs, strict=True):
+        shared = proof.layout.parts(numbers)
+        said = proof.layout.opened(shared, proof.squared(shared.bits, leads=leads), _coin(seed, proof.layout))
+        opened += [*(each.ravel() for each in said), proof.zeros(shared, leads=leads)]
+        sums.append(proof.sums(shared.bits, leads=leads))
+    return np.concatenate(opened), sums
+
+
+def _checked(mine: _Numbers, theirs: _Numbers, sums: Sequence[_Sum], proofs: Sequence[Proven], seed: bytes) -> Checked:
+    valid, total, at = np.zeros(len(proofs), dtype=bool), np.zeros_like(sums[0]), 0
+    for place, (own, proof) in enumerate(zip(sums, proofs, strict=True)):
+        ends = at + np.cumsum(_sizes(proof))
+        one, other = (np.split(each[at : ends[-1]], ends[:-1] - at) for each in (mine, theirs))
+        first, second = ((each[0].reshape(-1, POINTS), each[1]) for each in (one, other))
+        valid[place] = _coin(seed, proof.layout).holds(first, second) and not plus(one[2], other[2]).any()
+        total = plus(total, own) if valid[place] else total
+        at = ends[-1]
+    return valid, total
+
+
+@lru_cache(maxsize=8)
+def _coin(seed: bytes, layout: Layout) -> Coin:
+    return Coin.of(derived_key("points and factors", seed), layout)
+
+
+def _expanded(seed: UInt8[ndarray, "16"], proof: Proven, context: bytes) -> _Numbers:
+    return field_elements(derived_key("guardian's share of a sum", context, seed.tobytes()), proof.layout.size)
 
 
 _OWN_SHARE, _OTHER_SHARE = "own_share", "other_share"
 
 
-def ring_bits(study: Study) -> int:
-    """The size of the words in which a study's sums are shared: 32 or 64 bits."""
-    level = guarded(study.confidentiality)
-    return check_shared_sums(study, level.name, units=level.units)
-
-
-def noisy_share(study: Study, total: ndarray, noise: LatticeNoise) -> ndarray:
-    """A server's share of the sum with all of that server's noise, in the words of the share."""
-    drawn = server_noise(study, noise, queries=len(total))
-    return total + to_ring(drawn, bits=8 * total.dtype.itemsize)
-
-
-def opened(mine: ndarray, theirs: ndarray) -> Int64[ndarray, "queries classes"]:
-    """The noisy sums in lattice units."""
-    return from_ring(mine + theirs)
+def noisy_share(study: Study, total: _Sum, noise: LatticeNoise) -> _Sum:
+    """A server's share of the sum with all of that server's noise."""
+    return plus(total, from_integers(server_noise(study, noise, queries=len(total))))
 
 
 def pin_share(ledger: Ledger, request: bytes, words: ndarray, *, own: bool) -> None:

@@ -80,23 +80,12 @@ def test_every_level_releases_what_clear_does_under_the_same_total_noise(level, 
     assert got.spent.tolist() == expected.spent.tolist()
 
 
-def test_sums_of_many_units_are_shared_in_a_larger_ring_and_opened_the_same() -> None:
-    study = study_of("two_server", unit="patient")
-    large = study.voting(population=2**22)
-    one = np.zeros((16, 2), dtype=np.int64)
-    one[3, 1] = 2**30  # of three parties: in words of 32 bits they would be negative
-    sums = [one] * 3
-    got = live_record_votes(large, sums, seed=3)
-    noise = batch_noise(large, seed=3)(np.ones(3, dtype=bool))
-    expected = large.released(np.sum(sums, axis=0) / large.units, noise, predictions=None)[1]
-    np.testing.assert_array_equal(got.cells, expected)
-
-
 def test_two_servers_refuse_a_study_whose_shares_they_cannot_hold_and_records_do_not_ask_in_secret() -> None:
     study = study_of("two_server")
-    many = 12_000_000
-    with refuses(InvalidInput, 549, "MiB", 240):
-        study.voting(queries=many)
+    with refuses(InvalidInput, 1362, "MiB", 240):
+        study.voting(queries=2_000_000, partitions=())
+    with refuses(InvalidInput, 2**30):
+        study.voting(population=2**22)
     given = {each.name: getattr(study.confidentiality, each.name) for each in fields(GuardedLevel)}
     secret = HiddenQueries(**given, querier="clinic", querier_key="", input_bound=1.0)
     with refuses(InvalidInput, "study"):

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.made_up_records import attacks, setting
 from protocols.errors import InvalidInput
-from protocols.sums.contributions import check_units
+from protocols.sums.contributions import Claim
 
 
 @pytest.mark.parametrize(("kind", "beyond"), [("graded", {"any vector"}), ("columns", {"any vector", "norm alone"})])
@@ -16,9 +16,10 @@ def test_only_what_is_no_sum_of_units_is_refused(kind: str, beyond: set[str], tm
     refused = set()
     for what, sent in attacks(of).items():
         try:
-            check_units(
-                sent, population=units, weight_units=weight, votes=None if kind == "graded" else of.queries.filled
-            )
+            Claim(
+                population=units, weight_units=weight, signed=kind == "graded", most_in_all=2**62,
+                votes=of.queries.filled, partitions=of.queries.partitions,
+            ).check(sent)
         except InvalidInput:
             refused.add(what)
     assert refused == beyond

@@ -140,9 +140,9 @@ def test_other_queries_than_the_studys_are_refused(tmp_path):
     other = plan_records(draft(), POOL, choice=QueryChoice(bins=3), rule="exhaustive").queries
     with refuses(InvalidInput, "that of the study"):
         read_blocks(write_queries(tmp_path, other), study)
-    fewer = study.voting(votes=3)
-    with refuses(InvalidInput, 8, 4):
-        read_blocks(write_queries(tmp_path, queries), fewer)
+    for fewer in ({"votes": 3, "partitions": ()}, {"partitions": (4, 4)}):
+        with refuses(InvalidInput, 8, 4):
+            read_blocks(write_queries(tmp_path, queries), study.voting(**fewer))
     wider = replace(study.terms, features=(), input_shape=(5,))
     with refuses(InvalidInput, "(4,)", "(5,)"):
         read_blocks(write_queries(tmp_path, queries), replace(study, terms=wider))

@@ -6,6 +6,7 @@ compared by the frequencies of their bits. Both servers' noise is zero, so that 
 contributed. The same comparison is made of protocols broken on purpose, and must tell.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 from coordinator.in_process import InProcessTransport
+from protocols.crypto.field import plus
+from protocols.errors import MalformedMessage
 from protocols.labelling import guardian as guardian_module
 from protocols.levels.two_server import aggregation as shared_votes
 from protocols.levels.two_server import ballot as ballots
@@ -30,14 +33,14 @@ COPIES, KINDS, CLASSES = 256, 2, 3
 QUERIES = COPIES * KINDS
 _SMALL = study_of(two_server(units=UNITS), quorum=2)
 # Of patients: their sums are of any size, as those here are, where records' are whole votes in all cells together.
-_VOTES = replace(_SMALL.votes, queries=QUERIES, population=100_000)
+_VOTES = replace(_SMALL.votes, queries=QUERIES, population=100_000, partitions=())
 STUDY = replace(_SMALL, classes=CLASSES, unit="patient", votes=_VOTES)
 # Of each party, kind of query and class. Both add up to the same.
 APART = np.array([[[900, 0, 0], [0, 0, 0]], [[0, 900, 0], [70, 0, 0]], [[0, 0, 900], [0, 70, 0]]])
 MIXED = np.array([[[0, 900, 0], [70, 70, 0]], [[0, 0, 900], [0, 0, 0]], [[900, 0, 0], [0, 0, 0]]])
 _RANDOM_PAIRS = 300
 # Of the guardian's messages in a conversation: it stops before it answers.
-_BEFORE_THE_ANSWER = 3
+_BEFORE_THE_ANSWER = 6
 
 
 class Watched(Breaking):
@@ -49,12 +52,17 @@ class Watched(Breaking):
 
     def send(self, data):
         super().send(data)
-        self.sent.append(decode_arrays(data[1:]))
+        self.keep(self.sent, data)
 
     def recv(self, limit):
         data = super().recv(limit)
-        self.kept.append(decode_arrays(data[1:]))
+        self.keep(self.kept, data)
         return data
+
+    @staticmethod
+    def keep(where, data):
+        with suppress(MalformedMessage):  # the check of sums has messages of its own
+            where.append(decode_arrays(data[1:]))
 
 
 def batch(contributions, *, party_seed=lambda at: at, between=lambda world: None):
@@ -85,13 +93,21 @@ def batch(contributions, *, party_seed=lambda at: at, between=lambda world: None
     seeds = [
         guardian_module.unseal(each.tobytes(), seat=name, **about)[0] for each, name in zip(sealed, NAMES, strict=True)
     ]
-    expand = {"shape": (QUERIES, CLASSES), "bits": 32, "context": digest}
-    words = [replies[name][1] for name in NAMES]
+    proofs = shared_sums.proofs_of(STUDY, NAMES, np.arange(QUERIES))
+    numbers = [replies[name][1] for name in NAMES]
+
+    def sums(shares, *, leads):
+        pairs = zip(proofs, shares, strict=True)
+        return [each.sums(each.layout.parts(share).bits, leads=leads) for each, share in pairs]
+
     # What the coordinator would have if the seal were none: the last bytes before the tag are those of the seed.
     unsealed = [
-        own + shared_sums._expanded(each[-32:-16], *expand.values()) for own, each in zip(words, sealed, strict=True)
+        plus(own, shared_sums._expanded(seal[-32:-16], each, digest))
+        for own, seal, each in zip(numbers, sealed, proofs, strict=True)
     ]
-    masks = [shared_sums._expanded(each[0], *expand.values()) for each in seeds]
+    expanded = [shared_sums._expanded(seed[0], each, digest) for seed, each in zip(seeds, proofs, strict=True)]
+    words, masks = sums(numbers, leads=True), sums(expanded, leads=False)
+    unsealed = sums(unsealed, leads=True)
     opened_to_guardian = [arrays[0] for arrays in to_guardian if len(arrays) == 1]
     opened_to_coordinator = [arrays[0] for arrays in to_coordinator if len(arrays) == 4]
     assert len(opened_to_guardian) == 2
@@ -131,7 +147,7 @@ def test_neither_server_can_tell_contributions_apart_by_all_that_it_sees_of_a_ba
 
 
 def test_shares_under_a_mask_that_is_known_would_be_told_by_the_coordinator(monkeypatch) -> None:
-    monkeypatch.setattr(shared_sums, "_expanded", lambda seed, shape, *_: np.full(shape, 5, "<u4"))
+    monkeypatch.setattr(shared_sums, "_expanded", lambda seed, proof, _: np.full(proof.layout.size, 5, "<u4"))
     assert compared() == {"coordinator": True, "guardian": False}
 
 
@@ -157,8 +173,11 @@ def test_sums_of_two_sets_of_parties_under_the_same_noise_would_be_told_by_the_g
         monkeypatch.setattr(module, "pin_share", forgetful)
 
     def without_one(world):
-        world.own.forget(world.own.stored(0).digest, "submitted")
-        world.guardians.forget(world.own.stored(0).digest, "submission")
+        digest = world.own.stored(0).digest
+        for kind in ("submitted", "check voters", "check opened proofs"):
+            world.own.forget(digest, kind)
+        for kind in ("submission", "check voters", "check opened proofs"):
+            world.guardians.forget(digest, kind)
         world.exchange = InProcessTransport(
             {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"b"})
         )

@@ -65,7 +65,7 @@ class MakingUp(aggregation.SharedAggregation):
             queries = reserved.request.batch.ids.tolist()
             signed = signed_again(reserved.study, name, made_up, key=self.key or new_key(), queries=queries)
             sealed, *own, signature = signed.arrays
-            share = aggregation._share(tuple(own), reserved)
+            share = aggregation._share(tuple(own), reserved, name)
             votes = SignedVotes(sealed.tobytes(), own_digest(tuple(own)), signature.tobytes())
             if self.key is None:  # the signature of a hospital that did vote
                 votes = replace(votes, signature=SignedVotes.read(received["p0"][0]).signature)

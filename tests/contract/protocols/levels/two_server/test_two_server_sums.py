@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from coordinator.in_process import InProcessTransport
 from protocols.crypto.channel import pair
-from protocols.crypto.rings import from_ring
+from protocols.crypto.field import P, minus, plus, to_integers
 from protocols.errors import MalformedMessage, Refused
 from protocols.labelling import guardian as guardian_module
 from protocols.ledger.audit_log import EMPTY
+from protocols.levels.two_server import ballot as ballot_module
 from protocols.levels.two_server.aggregation import opened_signature
 from protocols.levels.two_server.conversation import Submission, send
-from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total, share_sum
+from protocols.levels.two_server.shared_sums import SumShare, _expanded, check_sum_share, proofs_of, share_sum
+from protocols.levels.two_server.shares import GuardianShare
 from protocols.levels.two_server.statement import Fate, check_opened
 from protocols.refusals.code import Code
 from protocols.study.votes import UnitSums
@@ -29,9 +29,11 @@ from tests.harness.seeded import seeded_source
 STUDY = study_of(two_server(units=UNITS), quorum=2)
 SUMS = contributions(STUDY, QUERIES, HOLDINGS)
 SHAPE = (QUERIES.rows, 2)
+PROOFS = proofs_of(STUDY, STUDY.seats, np.arange(QUERIES.rows))
+SIZE = PROOFS[1].layout.size
 VERIFYING_KEY = SIGNING_KEY.public_key().public_bytes_raw()
-# Guardian's end: it takes the submission, accepts, takes the coordinator's share, and answers.
-MESSAGES = 4
+# Guardian's end: it takes the submission, accepts, checks in three messages, takes the coordinator's share, answers.
+MESSAGES = 7
 
 
 @pytest.fixture
@@ -58,25 +60,17 @@ def near(cells, *positions):
     return bool(np.abs(cells - sum(SUMS[at] for at in positions)).max() < 7 * sigma)
 
 
-@given(seed=st.integers(0, 2**32), bits=st.sampled_from([32, 64]), parties=st.integers(1, 4))
-def test_shares_add_up_to_the_sum_of_all_parties(seed, bits, parties) -> None:
-    rng = np.random.default_rng(seed)
-    sums = [rng.integers(0, 2**28, (3, 2)) for _ in range(parties)]
-    pairs = [
-        share_sum(each, bits=bits, context=b"batch", source=seeded_source(seed, at)) for at, each in enumerate(sums)
-    ]
-    total = pairs[0][0].total([words for words, _ in pairs])
-    for _, share in pairs:
-        total += guardian_total(share, shape=(3, 2), bits=bits, context=b"batch")
-    np.testing.assert_array_equal(from_ring(total), np.sum(sums, axis=0))
-
-
-def test_a_share_has_the_size_of_the_sum_and_its_seed_opens_nothing_in_another_batch() -> None:
-    words, seeds = share_sum(SUMS[0], bits=32, context=b"batch", source=seeded_source(1))
-    assert words.words.nbytes == 4 * SUMS[0].size
-    assert seeds.seeds.nbytes == 16
-    here, there = (guardian_total(seeds, shape=SHAPE, bits=32, context=each) for each in (b"batch", b"batcg"))
-    assert (here != there).all()
+def test_shares_add_up_to_the_sum_of_all_parties() -> None:
+    total = np.zeros(SHAPE, np.uint32)
+    for at, (proof, each) in enumerate(zip(PROOFS, SUMS, strict=True)):
+        own, share = share_sum(each, proof=proof, context=b"batch", source=seeded_source(at))
+        assert own.numbers.nbytes == 4 * proof.layout.size
+        assert share.seeds.nbytes == 16
+        guardians, elsewhere = (_expanded(share.seeds[0], proof, context) for context in (b"batch", b"batcg"))
+        assert (guardians != elsewhere).mean() > 0.99  # a seed opens nothing in another batch
+        for numbers, leads in ((own.numbers, True), (guardians, False)):
+            total = plus(total, proof.sums(proof.layout.parts(numbers).bits, leads=leads))
+    np.testing.assert_array_equal(to_integers(total), np.sum(SUMS, axis=0))
 
 
 @pytest.mark.parametrize(
@@ -88,12 +82,13 @@ def test_a_share_has_the_size_of_the_sum_and_its_seed_opens_nothing_in_another_b
         (np.zeros(SHAPE, "<i4"),),
         (np.zeros((SHAPE[0], 3), "<u4"),),
         (np.zeros(SHAPE[0] * 2, "<u4"),),
+        (np.full(SHAPE, P, "<u4"),),
     ],
-    ids=["nothing", "two arrays", "other words", "signed words", "other classes", "flat"],
+    ids=["nothing", "two arrays", "other words", "signed words", "other classes", "flat", "no element"],
 )
 def test_a_share_of_another_form_is_malformed(arrays) -> None:
-    with refuses(MalformedMessage, "expected"):
-        check_sum_share(arrays, shape=SHAPE, bits=32)
+    with refuses(MalformedMessage):
+        check_sum_share(arrays, shape=SHAPE)
 
 
 def test_the_guardian_signs_what_was_opened_and_nothing_else(world) -> None:
@@ -165,23 +160,51 @@ def test_a_party_whose_shares_have_another_form_is_named_and_pays_nothing_and_th
     made.close()
 
 
-def test_a_share_of_any_vector_is_counted_as_nothing_about_it_is_proved() -> None:
-    """What the threat model says: the form of a share is checked, and no entry of it."""
-    amount = 2**24
+def more_records(proof):
+    """The bits of one record more than are declared, with an honest proof, as far as there can be one."""
+    sums = np.zeros(SHAPE, np.int64)
+    sums[: proof.each, 0] = (proof.population + 1) * proof.step
+    return proof.bits(sums)
 
-    def lie(name, reply):
-        if name != "b" or not isinstance(reply, ConcealedVotes):
-            return reply
-        words = reply.arrays[1].copy()
-        words[0, 0] += np.uint32(amount)
-        words[0, 1] -= np.uint32(amount)
-        return ConcealedVotes(reply.batch_digest, (reply.arrays[0], words))
 
-    made = records_world(tamper=lie)
+def any_vector(proof):
+    bits = proof.bits(SUMS[1])
+    bits[0] = 2**24
+    return bits
+
+
+def part_of_a_record(proof):
+    bits = proof.bits(SUMS[1])
+    bits[0] ^= 1
+    return bits
+
+
+@pytest.mark.parametrize("cheated", [more_records, any_vector, part_of_a_record])
+def test_a_sum_that_no_declared_units_could_send_is_refused_and_its_party_named(cheated, monkeypatch) -> None:
+    """The rest goes on after any stop as it would have gone; the servers charge the party nothing."""
+
+    def lie(ballot, request, cast):
+        proof, seeds = PROOFS[STUDY.seats[ballot._seat]], np.frombuffer(ballot._source(32), np.uint8).reshape(2, 16)
+        bits = cheated(proof) if ballot._seat == "b" else proof.bits(cast)
+        whole = proof.layout.proved(bits, proof.squared(bits, leads=True), seed=seeds[1].tobytes())
+        return SumShare(minus(whole, _expanded(seeds[0], proof, request.digest))), GuardianShare(seeds[:1].copy())
+
+    monkeypatch.setitem(ballot_module._SHARED, UnitSums, lie)
+    made = records_world()
+    for cut in range(MESSAGES):
+        made.wrap = lambda channel, cut=cut: Breaking(channel, cut)
+        assert made.label().stop.reason == "guardian_lost"
+    made.wrap = lambda channel: channel
     got = made.label()
-    assert not got.refusals
-    got.cells[0] -= [amount, -amount]
-    assert near(got.cells, 0, 1, 2)
+    assert got.refusals == {"b": "bad_votes"}
+    assert near(got.cells, 0, 2)
+    own, guardians, parties = made.spent()
+    assert own == guardians
+    assert own[1] == 0 < own[0] == parties[0]
+    assert [*made.parties["b"]._ledger.log.entries()][-1].fields["code"] == "bad_votes"
+    for ledger in (made.own, made.guardians):
+        named = [entry.fields for entry in ledger.log.entries() if entry.event == "votes_refused"]
+        assert named == [{"batch": 0, "parties": "b"}]
     made.close()
 
 
@@ -208,7 +231,7 @@ def test_other_parties_are_not_opened_under_the_same_noise_by_an_honest_coordina
 
     monkeypatch.setattr(guardian_module.Guardian, "_open", choosy)
     world.wrap = lambda channel: channel
-    with refused_for("other_sums"):
+    with refused_for("other_check"):
         world.label()
 
 
