@@ -8,8 +8,8 @@ records of patients. Candidates are rows of the public pool, as they are and thr
 every label. "Opposed" is the candidate that points most against the sum of the hospital's own records, "opposed to
 all" the one most against everybody's, which a hospital cannot know; "several" are chosen one after the other so that
 the sum of all comes closest to minus itself. "Any vector" is no sum of records: minus ten times everybody's sum, which
-no level but `clear` refuses; "norm alone" is as much of that as the norm of so many units allows, which is all that is
-checked of graded features (of cells `clear` checks more, and refuses it).
+`clear` and `two_server` refuse; "norm alone" is as much of that as the norm of so many units allows, which is all that
+is checked of graded features (of cells more is, and it is refused).
 Accuracies are the usual student's, epsilon 1.
 
 Beside each, how it would be seen. "Apart" is how far the hospital's mean contribution is from the mean of all others,

@@ -18,6 +18,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from protocols.features.feature_map import FeatureMap
 from protocols.labelling import guardian as guardian_module
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
+from protocols.study.levels import TwoServer
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.released_noise import noise_of_mean
 from protocols.study.study import Study
@@ -42,7 +44,7 @@ from simulations.datasets.dataset import DatasetRequest
 from simulations.setup.levels import simulated_aggregation, simulated_ballot, simulated_level
 from simulations.stages.record_votes import contributions
 
-UNITS, UNITS_OF_GRADED = 64, 2**16
+UNITS = 64
 SEED = 1
 
 
@@ -76,7 +78,7 @@ def main() -> None:
 def _study(asked: argparse.Namespace, queries: Blocks, level: str) -> Study:
     kind = simulated_level(
         level,
-        units=UNITS_OF_GRADED if queries.signed else UNITS,
+        units=TwoServer.graded_units(asked.records) if queries.signed else UNITS,
         colluders=asked.colluders if level == "secure_sum" else None,
         seats=asked.parties,
     )
@@ -84,12 +86,14 @@ def _study(asked: argparse.Namespace, queries: Blocks, level: str) -> Study:
         name="benchmark", classes=asked.classes, unit="record", population=asked.records, queries=queries,
         rule="exhaustive", level=kind, quorum=asked.parties - asked.dropouts,
     )  # fmt: skip
-    return record_study(
+    study = record_study(
         plan,
         names=[f"hospital-{at}" for at in range(asked.parties)],
         epsilon=np.resize([1.0, 2.0, 3.0], asked.parties),
         delta=np.full(asked.parties, 1e-5),
     )
+    held = -(-asked.records // asked.parties)
+    return replace(study, roster=tuple(replace(seat, population=held) for seat in study.roster))
 
 
 def _random(asked: argparse.Namespace) -> tuple[ndarray, ndarray, Blocks]:
