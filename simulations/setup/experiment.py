@@ -123,12 +123,10 @@ VOTERS: Mapping[type[Votes], Voters] = {
 }
 
 
-_OF_CELLS = ("bins", "nearest", "partitions")
-
-
 def is_graded(settings: Experiment) -> bool:
     """Whether records vote with graded features, as they do if nothing else is named."""
-    return settings.record_queries in (None, GRADED) and all(getattr(settings, name) is None for name in _OF_CELLS)
+    of_cells = (settings.bins, settings.nearest, settings.partitions)
+    return settings.record_queries in (None, GRADED) and of_cells == (None, None, None)
 
 
 def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blocks:
