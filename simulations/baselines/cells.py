@@ -169,7 +169,9 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
                     inputs=inputs, encoded=features, usual_student=usual, epsilon=epsilon, seed=seed, host=host,
                     reporter=reporter,
                 )  # fmt: skip
-                row = _row(name, task, groups)
+                at = "" if epsilon is None else f", epsilon {epsilon:g}"
+                with reporter.stage(f"{name}{at}, seed {seed}"):
+                    row = _row(name, task, groups)
                 write_atomically(path, json.dumps(row))
             rows.append(row)
             stage.update(done, len(comparison.cells))
