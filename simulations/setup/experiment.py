@@ -143,7 +143,7 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blo
         raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has {has}: clusters:N")
     pool = dataset.public_inputs
     columns = () if images else dataset.columns or bare_columns(pool.shape[1])
-    given = {name: getattr(settings, name) for name in (*_OF_CELLS, "features")}
+    given = {name: getattr(settings, name) for name in ("bins", "nearest", "partitions", "features")}
     choice = QueryChoice(kind=kind, seed=None if kind == COLUMNS else settings.data_seed, **given)
     noise, labelled = None, dataset.labelled
     if kind == GRADED:
