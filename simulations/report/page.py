@@ -85,10 +85,10 @@ def board(result: RunResult, figures: Summary) -> str:
         parts += ["<h2>Who pays?</h2>", f"<p>{text(pays[:1].upper() + pays[1:])}.</p>"]
     private = [
         name
-        for name, value in (("alone", alone), ("pooled", pooled), ("who pays", measured["pays_most"]))
+        for name, value in (("parties alone", alone), ("pooled data", pooled), ("who pays", measured["pays_most"]))
         if value is not None
     ]
-    held = f" What is said of {', '.join(private)} is computed from private records." if private else ""
+    held = f" What is said of {' and '.join(private)} is computed from private records." if private else ""
     parts.append(notice("Simulation; not for release as it stands.", f"{SIMULATED}{held}"))
     return "\n".join(parts)
 
