@@ -197,9 +197,9 @@ _KINDS: Final = (".csv", ".jsonl", ".parquet", ".npy", ".npz")
 _KEYS: Final = ("pool", "inputs", "x")
 
 
-def read_pool_file(path: Path, features: Sequence[Feature], *, mapped: bool, label: str = "") -> ndarray:
+def read_pool_file(path: Path, features: Sequence[Feature], *, mapped: bool, labels: Sequence[str] = ()) -> ndarray:
     """The queries in a file, which may hold anything yet. features: how the columns of a table are encoded; if empty,
-    all are numbers. mapped: whether an .npy file is memory-mapped. label: a column that a table must not have.
+    all are numbers. mapped: whether an .npy file is memory-mapped. labels: columns that a table must not have.
 
     Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file, a label or a missing extra.
     """
@@ -208,7 +208,8 @@ def read_pool_file(path: Path, features: Sequence[Feature], *, mapped: bool, lab
     except DataUnavailable:
         raise DataUnavailable(f"pool file {path} does not exist") from None
     names = [each.column for each in features] or None
-    if label and path.suffix.lower() in _HEADERS and label in _HEADERS[path.suffix.lower()](path):
+    header = _HEADERS[path.suffix.lower()](path) if labels and path.suffix.lower() in _HEADERS else ()
+    if label := next((each for each in labels if each in header), ""):
         raise InvalidInput(
             f"pool file {path.name} has the label's column, {label!r}: it may be a hospital's own records; allowed: "
             "public records without a label"

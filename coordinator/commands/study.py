@@ -128,7 +128,7 @@ def _pool(pool_file: Path, draft: Path | None) -> tuple[Float32[ndarray, "pool .
 
     terms = None if draft is None else read_draft(draft, keys=lambda party: None).terms
     columns = () if terms is None else terms.features
-    pool = read_pool(pool_file, features=columns, label="" if terms is None else terms.label)
+    pool = read_pool(pool_file, features=columns, labels=() if terms is None else terms.labels)
     if draft is not None:
         check_pool(pool, read_deployed(draft, left_out=terms_of(pool)))
     return pool, columns
@@ -156,6 +156,10 @@ def study() -> None:
     show_default=True,
     help="With --template: of a study in which teachers vote, or records; or of a count of patients.",
 )
+@click.option(
+    "--findings", default="", metavar="NAME,NAME",
+    help="With --template: of a study that tells several findings of each record, by their columns.",
+)  # fmt: skip
 @home_option
 @json_option
 def create(
@@ -164,6 +168,7 @@ def create(
     queries_file: Path | None,
     template: bool,
     votes_by: str,
+    findings: str,
     home: CoordinatorHome,
     as_json: bool,
 ) -> None:
@@ -183,7 +188,10 @@ def create(
     from coordinator.store.store import Store
 
     if template:
-        click.echo(study_template(votes_by), nl=False)
+        named = [name.strip() for name in findings.split(",") if name.strip()]
+        if named and votes_by == "count":
+            raise InvalidInput("--findings is given for a count; allowed: of teachers or records")
+        click.echo(study_template(votes_by, named), nl=False)
         return
     if study_file is None:
         raise click.UsageError("give STUDY_FILE (and --pool FILE unless the study has a querier), or --template")
@@ -308,7 +316,7 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     from coordinator.queries.questions import in_order
 
     terms = read_draft(draft, keys=lambda party: None).terms
-    columns, pool = terms.features, read_pool(pool_file, features=terms.features, label=terms.label)
+    columns, pool = terms.features, read_pool(pool_file, features=terms.features, labels=terms.labels)
     write_pool(out, pool[in_order(pool, questions, columns=columns, features=features or "auto", seed=seed)])
     click.echo(f"{out}: {counted(len(pool), 'record')} of {pool_file}, {questions}")
     say_next(f"conclave-coordinator study create {draft} --pool {out}")
@@ -398,7 +406,7 @@ def queries(
             return signing_key(store, party)
 
     terms = read_draft(draft, keys=key_of).terms
-    pool = read_pool(pool_file, features=terms.features, label=terms.label)
+    pool = read_pool(pool_file, features=terms.features, labels=terms.labels)
     read = read_deployed(draft, keys=key_of, left_out=terms_of(pool))
     chosen = QueryChoice(kind=kind, bins=bins, nearest=nearest, partitions=partitions, features=features, seed=seed)
     planned = plan_records(read, pool, choice=chosen, rule=rule)

@@ -47,13 +47,15 @@ from runtime.files import folder_beside, put_in_place, write_atomically
 from runtime.tables import read_pool_file
 
 
-def read_pool(path: Path, *, features: Sequence[Feature] = (), label: str = "") -> Float32[ndarray, "queries ..."]:
+def read_pool(
+    path: Path, *, features: Sequence[Feature] = (), labels: Sequence[str] = ()
+) -> Float32[ndarray, "queries ..."]:
     """The queries in a file, as float32. features: how columns of a table are encoded; if empty, all are numbers;
-    label: the study's column that a pool of public records does not have.
+    labels: the study's columns that a pool of public records does not have.
 
     Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file, a label or missing columns.
     """
-    given = read_pool_file(path, features, mapped=False, label=label)
+    given = read_pool_file(path, features, mapped=False, labels=labels)
     if not (np.issubdtype(given.dtype, np.floating) or np.issubdtype(given.dtype, np.integer)):
         raise InvalidInput(f"pool file {path.name} holds {given.dtype}; allowed: numbers")
     if given.ndim < 2 or given.size == 0:
@@ -182,7 +184,7 @@ def _with_pool(
         )
     if pool_file is None:
         return read_deployed(file, keys=keys, left_out={"pool_size": draft.query_limit, "pool_sha256": NO_POOL}), None
-    pool = read_pool(pool_file, features=draft.terms.features, label=draft.terms.label)
+    pool = read_pool(pool_file, features=draft.terms.features, labels=draft.terms.labels)
     study = read_deployed(file, keys=keys, left_out=terms_of(pool))
     check_pool(pool, study)
     return study, pool
@@ -377,9 +379,12 @@ def _judge_lines(terms: Evaluation | None) -> list[str]:
     return ["", "[evaluation]", f'key = "{terms.key}"', f"bins = {terms.bins}", f"rows = {terms.rows}"]
 
 
-def study_template(votes_by: str) -> str:
-    """A commented study file, for teachers that vote ("teacher"), for records ("record"), or for a count ("count")."""
+def study_template(votes_by: str, findings: Sequence[str] = ()) -> str:
+    """A commented study file, for teachers that vote ("teacher"), for records ("record"), or for a count ("count").
+    findings: their names, none for one label of classes."""
     from runtime.templates import templates  # slow to import
 
     pages = templates("coordinator.labelling", autoescape=False)
-    return pages.get_template("study.toml.j2").render(votes_by=votes_by)
+    return pages.get_template("study.toml.j2").render(
+        votes_by=votes_by, findings=list(findings), rows=len(findings) or 1
+    )

@@ -114,13 +114,15 @@ def test_the_operator_is_warned_of_noise_that_hides_the_votes(tmp_path, capsys):
         assert "warning: the sum is at most 300 votes long, and the noise on each of its" in capsys.readouterr().err
 
 
-def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
+@pytest.mark.parametrize("findings", [(), ("effusion", "oedema", "nodule")])
+def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path, findings):
     file = tmp_path / "draft.toml"
-    file.write_text(study_template("record"))
+    file.write_text(study_template("record", findings))
     read = read_draft(file, keys=lambda party: None)
     pool = np.random.default_rng(0).normal(size=(30, *read.terms.input_shape)).astype(np.float32)
     made = plan_records(read, pool, choice=QueryChoice(), rule="exhaustive").study
     assert made.votes.population == 500
+    assert (made.findings, made.classes) == (findings, 2 * (len(findings) or 1))
     assert read_deployed(study_file(tmp_path, made)) == made
 
 

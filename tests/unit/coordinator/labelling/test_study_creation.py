@@ -106,10 +106,11 @@ def test_a_folder_with_a_ledger_that_the_store_forgot_is_not_removed(home, tmp_p
     assert (home.study("test") / "ledger.sqlite").read_bytes() == b"spend"
 
 
-def test_the_template_is_a_study_once_its_pool_is_given(home, tmp_path):
+@pytest.mark.parametrize("findings", [(), ("effusion", "oedema")])
+def test_the_template_is_a_study_once_its_pool_is_given(home, tmp_path, findings):
     pool = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
     file = tmp_path / "template.toml"
-    file.write_text(study_template("teacher"))
+    file.write_text(study_template("teacher", findings))
     np.save(tmp_path / "pool.npy", pool)
     with Store(home) as store:
         made = create_study(store, SETTINGS, file=file, pool_file=tmp_path / "pool.npy", today=NOW.date())
@@ -119,6 +120,7 @@ def test_the_template_is_a_study_once_its_pool_is_given(home, tmp_path):
     assert len(made.roster) == 4
     nothing = np.zeros(4, dtype=np.int64)
     assert made.budgets.affordable(nothing, limit=300).min() >= 50
+    assert made.queries_to_ask == 300 * max(1, len(findings))
 
 
 def test_every_key_of_the_template_but_names_is_explained():

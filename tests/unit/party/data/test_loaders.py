@@ -1,5 +1,6 @@
 import io
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,28 @@ def test_arrays_are_read_with_ids_or_names_of_classes(tmp_path):
     assert load_records(
         arrays(tmp_path, inputs=inputs, labels=ids.labels, who=np.array(list("aab"))), plain
     ).patients == ["a", "a", "b"]
+
+
+def test_findings_are_read_from_columns_and_arrays_and_what_is_empty_is_not_known(tmp_path):
+    several = replace(terms(classes=("no", "yes")), label="", findings=("effusion", "oedema", "nodule"))
+    path = csv_of(tmp_path, "60,,A,yes,1.0", "50,0,B,,-1.0", "50,0,B,no,x", header="age,dose,ward,effusion,Oed")
+    words = {"oedema": {"1.0": "yes", "-1.0": ""}}
+    mapping = DataMapping(columns={"oedema": "Oed", "nodule": ""}, values=words)
+    with refuses(DataCorrupt, "Oed", 3):
+        load_records(source(path, mapping=mapping), several)
+    expected = [[1, 1, -1], [-1, -1, -1], [0, -1, -1]]
+    read = load_records(source(path, mapping=replace(mapping, unusable={"oedema": "missing"})), several)
+    np.testing.assert_array_equal(read.labels, expected)
+    left = load_records(source(path, mapping=replace(mapping, unusable={"oedema": "leave out"})), several)
+    assert left.usable.tolist() == [True, True, False]
+    np.savez(tmp_path / "a.npz", inputs=read.inputs, labels=np.array(expected))
+    arrays = load_records(source(tmp_path / "a.npz", "npz"), several)
+    np.testing.assert_array_equal(arrays.labels, expected)
+    assert arrays.of_finding(1).usable.tolist() == [True, False, False]
+    for wrong in ([[2, 0, 0]] * 3, [[1, 0]] * 3, [1, 0, 1]):
+        np.savez(tmp_path / "b.npz", inputs=read.inputs, labels=np.array(wrong))
+        with refuses(DataCorrupt):
+            load_records(source(tmp_path / "b.npz", "npz"), several)
 
 
 def test_an_archive_with_a_pickle_or_a_lying_header_is_refused(tmp_path):
