@@ -35,6 +35,7 @@ from protocols.study.votes import unit_sums
 from protocols.sums.judged import Judged, PoolBins, rows, summed
 from protocols.sums.judging import apart
 from protocols.wire.messages import VoteRequest
+from runtime.board import Accuracy
 from runtime.files import write_atomically
 
 _ONNX_BYTES: Final = 2**31
@@ -132,10 +133,11 @@ class Evaluation:
             "sums": self.sums.tolist(),
         }
 
-    def accuracy(self, study: DeployedStudy) -> tuple[float, float, float]:
-        """The share of units that the model is right for, with the ends of its 95 % interval."""
-        value, low, high = self.total(study).figures()["accuracy"]
-        return value, low, high
+    def accuracy(self, study: DeployedStudy) -> list[Accuracy]:
+        """The share of units that the model is right for, with the ends of its 95 % interval; of each finding."""
+        names = [f"it is right about {name}" for name in study.findings] or ["the model is right"]
+        found = (each.figures()["accuracy"] for each in self.total(study))
+        return [Accuracy(name, "together", *each) for name, each in zip(names, found, strict=True)]
 
     def rows(self, study: DeployedStudy) -> list[tuple[str, str]]:
         """The figures for a person."""

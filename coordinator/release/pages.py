@@ -112,7 +112,7 @@ def report_page(
     counts: Sequence[tuple[str, int]],
     batches: Sequence[tuple[int, int]],
     judged: Sequence[tuple[str, str]] | None,
-    accuracy: tuple[float, float, float] | None,
+    accuracy: Sequence[Accuracy] | None,
 ) -> str:
     """report.html, the cover of a release. batches: size and answered queries of each; accuracy: of the model, with the
     ends of its interval, None where nobody judged it."""
@@ -184,7 +184,7 @@ def _report_verdict(
 def _report_board(
     statement: Mapping[str, Any],
     judged: Sequence[tuple[str, str]] | None,
-    accuracy: tuple[float, float, float] | None,
+    accuracy: Sequence[Accuracy] | None,
 ) -> str:
     """How good the model is, what somebody can come to know, who is protected from whom, and where the rest is."""
     figure, protected = figure_from(_worst(statement)), statement["protected"]
@@ -200,7 +200,7 @@ def _report_board(
     good = []
     if judged and accuracy:
         whose = f"{protected['unit']}s that were kept from voting"
-        right = worth([Accuracy("the model is right", "together", *accuracy)], f"For {whose}; bar: the 95 % interval.")
+        right = worth(list(accuracy), f"For {whose}; bar: the 95 % interval.")
         figures = table(f"Found by {whose}; 95 % intervals in brackets", ("figure", "value"), judged)
         good = ["<h2>How good is the model?</h2>", right, figures]
     return "\n".join([

@@ -12,6 +12,7 @@ import pytest
 from party.demo.demo_data import DemoData, demo_data, demo_study, record_draft
 from protocols.study.queries import pool_digest
 from protocols.study.several_findings import Binary
+from protocols.sums.judging import Evaluation
 from tests.harness.clocks import wait_until
 from tests.harness.local_consortium import ConsortiumHere
 
@@ -72,7 +73,8 @@ def of_teachers(data):
 
 def of_records(data):
     draft = record_draft(replace(data, features=demo_data(None).features, pool=demo_data(None).pool))
-    return drafted(draft, data, classes=4)
+    judges = Evaluation(share=0.3, key="0" * 64, bins=6, rows=8, threshold=0.5)  # which `study queries` completes
+    return drafted(draft, data, classes=4, votes=replace(draft.votes, evaluation=judges))
 
 
 def killed(consortium, name):
@@ -102,6 +104,8 @@ def test_four_hospitals_label_two_findings_and_each_is_predicted_by_name(tmp_pat
         consortium.coordinator("label", "demo", "--wait")
         killed(consortium, "centre")
         consortium.coordinator("train", "demo", "--student", student)
+        if student == "scores":
+            consortium.coordinator("evaluate", "demo", "--wait")
         release = tmp_path / "release"
 
         def released():
@@ -120,6 +124,12 @@ def test_four_hospitals_label_two_findings_and_each_is_predicted_by_name(tmp_pat
             consortium.party(name, "verify", "--release", str(release))
         graph = onnx.load(release / "student.onnx")
         assert json.loads({each.key: each.value for each in graph.metadata_props}["findings"]) == list(NAMES)
+        if student == "scores":
+            # Without noise, by the tests; of angina fewer judges know anything.
+            told = json.loads((release / "evaluation.json").read_text())["figures"]
+            (_, low, high), known = told["num"]["accuracy"], told["exang"]["judges"][0] / told["num"]["judges"][0]
+            assert high - low < 0.6
+            assert known < 0.95
         np.savez(tmp_path / "tests.npz", inputs=data.test_inputs, labels=data.test_labels)
         shown = json.loads(consortium.party(
             "cleveland", "predict", str(release), "--records", str(tmp_path / "tests.npz"), "--out",
