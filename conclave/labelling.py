@@ -218,11 +218,13 @@ def _checked(
     stored, parties = stored_votes(array, kind=kind, classes=classes, called="votes")
     if truth is None:
         return stored, parties, None
-    return (
-        stored,
-        parties,
-        check_labels(np.asarray(truth), queries=stored.queries, classes=stored.classes, called="truth"),
-    )
+    known = np.asarray(truth)
+    if known.ndim == 1 and len(known) > stored.queries:
+        raise InvalidInput(
+            f"truth has {len(known)} labels for {stored.queries} queries; allowed: one each (votes are [parties, "
+            f"queries], here {list(array.shape)}: are they transposed?)"
+        )
+    return stored, parties, check_labels(known, queries=stored.queries, classes=stored.classes, called="truth")
 
 
 def _experiment(stored: StoredVotes, *, unit: str, view: str, settings: dict[str, object]) -> Experiment:

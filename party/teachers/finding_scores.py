@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final  # the values of a JSON object
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.stats import rankdata
 
 from protocols.errors import InvalidInput
 from protocols.study.findings import NOT_KNOWN, PRESENT
@@ -93,7 +93,7 @@ def auroc(scores: Float64[ndarray, " records"], present: Int64[ndarray, " record
     some, none = int(present.sum()), int((~present).sum())
     if not (some and none):
         return None
-    return float((rankdata(scores)[present].sum() - some * (some + 1) / 2) / (some * none))
+    return float((scipy.stats.rankdata(scores)[present].sum() - some * (some + 1) / 2) / (some * none))
 
 
 def _said(value: float | None) -> str:

@@ -66,7 +66,14 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
     from runtime.printing import folded
     from simulations.report.terminal import print_rows
     from simulations.sweep.cells import prepared, read_sweep, run_apart, run_cells
-    from simulations.sweep.report import config_text, covered, printed_columns, tracked_settings, write_sweep
+    from simulations.sweep.report import (
+        best_at_each_epsilon,
+        config_text,
+        covered,
+        printed_columns,
+        tracked_settings,
+        write_sweep,
+    )
 
     reporter, host = reporter_from(flags), host_from(flags)
     tracker = tracker_from(flags)
@@ -94,6 +101,8 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
         return
     head, shown = printed_columns(settings, sweep.varied)
     print_rows(f"{len(settings)} settings, {out / 'report.html'}", head, shown)
+    for best in best_at_each_epsilon(settings, sweep.varied) or ():
+        click.echo(folded(f"best at {best}", rest="  "))
     click.echo(folded(covered(settings)))
     for note, times in settings["note"][settings["note"] != ""].value_counts().head(5).items():
         click.echo(folded(f"{times} of the settings afford nothing: {note}", rest="  "))

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import gcd
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from party.data.mapping import Form, form_lines, reads
 from party.data.quality import FORMS, is_date, means_absent, number_forms, proposed_form
 from protocols.errors import InvalidInput
 from protocols.features.texts import USUAL_VECTORS
+from protocols.plural import some
 from protocols.study.features import MISSING, read_numbers
 from simulations.datasets.doubts import ranges_of, tells
 from simulations.datasets.own import plain_numbers, read_table, source_of
@@ -41,11 +43,27 @@ _LABELS = ("label", "labels", "outcome", "target", "class", "diagnosis", "specie
 _PATIENTS = ("patient", "patient_id", "subject", "subject_id", "person", "person_id", "mrn")
 _SITES = ("site", "site_id", "hospital", "hospital_id", "hospitalid", "center", "centre", "clinic")
 _SPLITS = ("split", "part", "subset")
+# In the name of another column: it is one of these where its values repeat.
+_PATIENT_LIKE: Final = re.compile(r"patient|subject|person|(^|[_ .-])(pat|mrn|pid)([_ .-]|$)", re.IGNORECASE)
+_SITE_LIKE: Final = re.compile(
+    r"hospital|clinic(?!al)|centre|facility|institution|(^|[_ .-])site([_ .-]|$)", re.IGNORECASE
+)
+# A site has so many records, in the mean.
+_OF_A_SITE: Final = 20
 _MOST_CLASSES, _MOST_CATEGORIES = 100, 50
+# More categories, as diagnoses have, where each has so many records, in the mean.
+_MOST_CODES, _OF_A_CODE = 200, 4
+# In the name of a column of whole numbers that name groups, which have no order.
+_GROUPS_LIKE: Final = re.compile(
+    r"(^|[_ .-])(code|group|grp|type|category|ward|unit|department|dept|drg|icd|sex|gender|race|ethnicity)([_ .-]|$)",
+    re.IGNORECASE,
+)
 # Of a class: with fewer, a part of the data or a party has none.
 _FEW_RECORDS: Final = 10
 # Names of columns that number the rows, or whatever these are about.
-_IDENTIFIER: Final = re.compile(r"|unnamed: \d+|(.*[_ .-])?(id|uuid|index|row|nr|no)|[a-z]+ID", re.ASCII)
+_IDENTIFIER: Final = re.compile(
+    r"|unnamed: \d+|(.*[_ .-])?(id|uuid|index|row|nr|no|number|key|mrn|pid)|[a-z]+ID", re.ASCII
+)
 # Words that are no category in any column; others, such as "none" and "unknown", are one unless a column of numbers
 # has them.
 _NEVER_A_CATEGORY: Final = frozenset({*MISSING, "N/A", "n/a", "#N/A", "NULL", "Null", "null", "NAN", "na"})
@@ -63,8 +81,9 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
     """The schema of a table as TOML, with a comment for each guess.
 
     label: the column to predict; None for the one with a usual name. text: the columns of texts, such as notes. Another
-    is numeric if all its values are finite numbers and more than two differ, and categorical with 2 to 50 values;
-    others are left out, and named, and so are identifiers. How a CSV file is written is guessed, too: encoding,
+    is numeric if all its values are finite numbers and more than two differ, and categorical with 2 to 50 values, or up
+    to 200 that repeat, and so are numbers that name groups by their look; dates, identifiers and
+    others are left out, and named. How a CSV file is written is guessed, too: encoding,
     delimiter, signs of numbers, and the words that mean no value. Raises InvalidInput if there is no such column, or
     the label has fewer than 2 or more than 100 values; DataUnavailable or DataCorrupt for a file that cannot be read.
     """
@@ -92,7 +111,7 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
         ("site", _SITES, "for --partition by-site"),
         ("split", _SPLITS, "private, public, test"),
     ):
-        column = _named(table, names)
+        column = _named(table, names) or _repeated(table, key, used)
         if column is not None and column not in used and (key != "split" or set(_values(table[column])) <= set(PARTS)):
             used.add(column)
             lines.append(f"{key} = {_text(column)}  # {about}")
@@ -102,6 +121,7 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
             lines += columns.feature(column, is_text=column in text)
     for why, left_out in columns.left_out.items():
         lines += ["", f"# Left out, as {why}: {', '.join(map(_text, left_out))}"]
+        columns.notes.append(f"left out, as {why}: {some(left_out)}")
     return _Proposal("\n".join(lines) + "\n", tuple(columns.notes))
 
 
@@ -128,13 +148,12 @@ class _Columns:
             kind = ['kind = "text"', f"vectors = {_text(USUAL_VECTORS)}"]
         elif len({*values}) == 1 or not known:
             return self._without(column, "all records have the same value")
-        elif _IDENTIFIER.fullmatch(column) and len(known) > _MOST_CATEGORIES:
+        elif (_IDENTIFIER.fullmatch(column) and len(known) > _MOST_CATEGORIES) or _numbers_rows(values):
             return self._without(column, "identifiers say nothing about other records")
-        elif len(known) > 2 and all(reads(value, self.form) for value in known):
+        elif len(known) > 2 and all(reads(value, self.form) for value in known) and not _names_groups(column, known):
             kind = ['kind = "numeric"']
             values = plain_numbers(values, self.form, missing)
-        elif len(known) > _MOST_CATEGORIES:
-            dates = all(is_date(value) for value in known)
+        elif len(known) > _MOST_CATEGORIES and ((dates := all(map(is_date, known))) or _too_many(known, values)):
             return self._without(
                 column,
                 "dates are no numbers (--partition by-time:COLUMN orders records by them)"
@@ -194,6 +213,44 @@ def _named(table: Mapping[str, Sequence[str]], names: Sequence[str]) -> str | No
     """The column with the first of these names, whatever its case."""
     lower = {column.lower(): column for column in table}
     return next((lower[name] for name in names if name in lower), None)
+
+
+def _repeated(table: Mapping[str, Sequence[str]], key: str, used: Collection[str]) -> str | None:
+    """A column that names patients, or sites, by a word in its name, with values that repeat as often as theirs do."""
+    if key == "split":
+        return None
+    like, each = (_PATIENT_LIKE, 1) if key == "patient" else (_SITE_LIKE, _OF_A_SITE)
+    for column, values in table.items():
+        if like.search(column) and column not in used:
+            known = len({value.strip() for value in values})
+            if 2 <= known < len(values) and each * known <= len(values):
+                return column
+    return None
+
+
+def _too_many(known: Collection[str], values: Sequence[str]) -> bool:
+    """Whether so many different values are no categories."""
+    return len(known) > _MOST_CODES or _OF_A_CODE * len(known) > len(values)
+
+
+def _numbers_rows(values: Sequence[str]) -> bool:
+    """Whether whole numbers count the rows: each once, in order, or nearly without a gap."""
+    if len(values) < _FEW_RECORDS or len({*values}) < len(values) or not all(value.isdecimal() for value in values):
+        return False
+    numbers = [int(value) for value in values]
+    return numbers == sorted(numbers) or max(numbers) - min(numbers) < 1.5 * len(numbers)
+
+
+def _names_groups(column: str, known: Collection[str]) -> bool:
+    """Whether numbers look like names of groups: few, and by the column's name, a leading zero, or as many digits each,
+    at least three, with wide gaps between them."""
+    if len(known) > _MOST_CATEGORIES or not all(value.isdecimal() for value in known):
+        return False
+    numbers = [int(value) for value in known]
+    spread = max(numbers) - min(numbers)
+    alike = {len(value) for value in known} in ({3}, {4}, {5}, {6}) and spread > 5 * len(known)
+    padded = any(value.startswith("0") and len(value) > 1 for value in known)
+    return bool(_GROUPS_LIKE.search(column)) or padded or (alike and gcd(*numbers) == 1)
 
 
 def _values(values: Sequence[str], missing: set[str] | None = None) -> list[str]:

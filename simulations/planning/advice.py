@@ -34,6 +34,7 @@ from simulations.setup.experiment import (
     experiment,
     experiment_budgets,
     make_study,
+    population_of,
 )
 from simulations.setup.partition import ClassSkew, LabelSkew, parse_partition
 from simulations.stages.inputs import DatasetInputs, Inputs
@@ -342,11 +343,23 @@ def warnings_of(study: Study, given: Experiment, inputs: Inputs, reporter: Repor
     """The warnings that public terms and data give of a study, each printed: what makes its figures doubtful, that it
     releases little, or wrong labels. The first line of each is the warning, the others a remedy."""
     of_terms = [little_released(study), *(warn(study, given, inputs) for warn in _OF_LABELS[type(study.votes)])]
-    warnings = [*inputs.doubts, *of_terms]
+    warnings = [*inputs.doubts, _large_delta(study, inputs), *of_terms]
     found = [each for each in warnings if each]
     for each in found:
         reporter.warn(each)
     return found
+
+
+def _large_delta(study: Study, inputs: Inputs) -> str | None:
+    """A warning of a delta above 1/units: a mechanism that gives one unit away at random has it, too."""
+    delta = max(seat.delta for seat in study.roster)
+    units = population_of(study.unit, inputs.dataset, len(study.roster)) if isinstance(inputs, DatasetInputs) else None
+    if units is None or delta <= 1 / units:
+        return None
+    return (
+        f"delta is {delta:g}, and there are {units} {study.unit}s: publishing one of them, chosen at random, has a "
+        f"delta of {1 / units:.2g}, so give less than that"
+    )
 
 
 def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:

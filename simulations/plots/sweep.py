@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from jaxtyping import Float64
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -67,7 +68,8 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
     for start in range(0, min(len(known), _MOST_LINES * _MOST_FIGURES), _MOST_LINES):
         chosen = known[start : start + _MOST_LINES]
         number = "" if len(known) <= _MOST_LINES else f"-{start // _MOST_LINES + 1}"
-        figure = _figure(table[table["_line"].isin(chosen)], chosen, along, numeric=across is not None, look=look)
+        seen = table[table["_line"].isin(chosen)]
+        figure = _figure(seen, chosen, along, others, numeric=across is not None, look=look)
         left = len(known) - _MOST_LINES * _MOST_FIGURES
         drawn.append(
             Drawing(
@@ -82,26 +84,41 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
     return drawn
 
 
-def _figure(table: pd.DataFrame, lines: list[str], along: str, *, numeric: bool, look: Look) -> Figure:
+def _figure(
+    table: pd.DataFrame, lines: list[str], along: str, others: list[str], *, numeric: bool, look: Look
+) -> Figure:
     panels = _shown(table)
     with style(look):
         # On paper the caption has the title.
         paper = look is PAPER
         figure = new_figure(height=0.4 + 1.35 * len(panels) if paper else 0.9 + 2.25 * len(panels), look=look)
         for axes, name in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
+            values = list(dict.fromkeys(table[along].astype(str)))  # in the order given
             for i, line in enumerate(lines):
                 rows = table[table["_line"] == line]
                 rows = rows[pd.to_numeric(rows[name]).notna()]
                 if not rows.empty:
                     place = _over if numeric else _beside
-                    place(axes, rows, name, along, i, len(lines), sorted(set(table[along].astype(str))))
-            _finish(axes, table, name, along, numeric=numeric)
+                    place(axes, rows, name, along, i, len(lines), values)
+            _finish(axes, table, name, values, numeric=numeric)
         if not paper:
             figure.axes[0].set_title(_title(table))
         figure.axes[-1].set_xlabel(_AXES.get(along, along.replace("_", " ")))
         if len(lines) > 1:
-            figure.axes[0].legend(loc="best", alignment="left")
+            _legend(figure, others, columns=1 if paper else 2)
     return figure
+
+
+def _legend(figure: Figure, others: list[str], *, columns: int) -> None:
+    """A legend below all panels, with the names of the settings that tell its lines apart; each line once."""
+    shown: dict[str, Artist] = {}
+    for axes in figure.axes:
+        for artist, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, artist)
+    title = ", ".join(name.replace("_", " ") for name in others)
+    figure.legend(
+        [*shown.values()], [*shown], title=title, loc="outside lower center", alignment="left", ncols=columns
+    )
 
 
 def _shown(table: pd.DataFrame) -> list[str]:
@@ -120,7 +137,7 @@ def _numeric(values: pd.Series) -> pd.Series | None:
 
 
 def _name(row: dict[object, object], others: list[str]) -> str:
-    return ", ".join(str(row[name]) if len(others) == 1 else f"{name} {row[name]}" for name in others)
+    return ", ".join(str(row[name]) for name in others)
 
 
 def _over(axes: Axes, rows: pd.DataFrame, name: str, along: str, i: int, of: int, values: list[str]) -> None:
@@ -153,8 +170,8 @@ def _beside(axes: Axes, rows: pd.DataFrame, name: str, along: str, i: int, of: i
     )  # fmt: skip
 
 
-def _finish(axes: Axes, table: pd.DataFrame, name: str, along: str, *, numeric: bool) -> None:
-    """Axes of one panel, and the accuracy of guessing the most frequent class."""
+def _finish(axes: Axes, table: pd.DataFrame, name: str, values: list[str], *, numeric: bool) -> None:
+    """Axes of one panel, and the accuracy of guessing the most frequent class. values: along the horizontal axis."""
     axes.set_ylabel(_PANELS[name])
     if name == "answered":
         axes.set_ylim(bottom=0)
@@ -166,11 +183,10 @@ def _finish(axes: Axes, table: pd.DataFrame, name: str, along: str, *, numeric: 
             level_line(axes, float(share.mean()), "always the most frequent class")
     light_grid(axes, "y")
     if not numeric:
-        values = sorted(set(table[along].astype(str)))
         axes.set_xticks(range(len(values)), values)
         axes.set_xlim(-0.6, len(values) - 0.4)
         return
-    places = pd.to_numeric(table[along])
+    places = pd.to_numeric(pd.Series(values))
     if places.min() > 0 and places.max() >= 20 * places.min():
         plain_log_axis(axes)
 

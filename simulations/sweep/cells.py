@@ -35,7 +35,7 @@ from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import SETTINGS, VOTERS, Experiment, experiment, parse_seeds, write_config
+from simulations.setup.experiment import SETTINGS, VOTERS, Experiment, experiment, parse_seeds
 from simulations.source import source_digest
 from simulations.stages.inputs import Host, Inputs, read_inputs, with_settings
 from simulations.stages.vote_source import VoteSource, labelled, votes_source
@@ -212,12 +212,24 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
                 # Of the first alone: each takes a second.
                 settings_beside = nearest_settings(study, settings, inputs)
                 reporter.warn("\n".join([refused, *(each.line(inputs) for each in settings_beside)]))
-        text = f"{write_config(inputs.settings)} {study.digest.hex()} {inputs.fingerprint} {source}"
+        # Settings that differ in what one study does not show, as weights of equal budgets, are one run.
+        beside = [inputs.settings.values[name] for name in ("dropout", "student", "baselines", "seeds")]
+        text = f"{votes_key(settings)} {beside} {study.digest.hex()} {inputs.fingerprint} {source}"
         made = (budgets, study) if len(sweep.cells) <= _KEPT else None
         cells.append(Cell(number, settings, refused, content_digest(text=text), made))
     for doubt in doubted:
         reporter.warn(doubt)
+    for same in _same(cells):
+        reporter.say(f"settings {', '.join(map(str, same))} are the same study, which is run once")
     return cells
+
+
+def _same(cells: Iterable[Cell]) -> list[tuple[int, ...]]:
+    """The numbers of settings that are the same study, in ascending order, each group once."""
+    numbers: dict[str, set[int]] = {}
+    for cell in cells:
+        numbers.setdefault(cell.key, set()).add(cell.number)
+    return sorted({tuple(sorted(each)) for each in numbers.values() if len(each) > 1})
 
 
 def run_cells(cells: list[Cell], sweep: Sweep, *, host: Host, reporter: Reporter, kept: Path) -> list[Row]:

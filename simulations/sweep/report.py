@@ -177,6 +177,8 @@ def printed_columns(settings: pd.DataFrame, varied: tuple[str, ...]) -> tuple[li
 # Rows shown on the page; the rest is in intervals.csv.
 _MOST_ROWS = 300
 _MOST_EPSILONS = 8
+# By what the best setting is told: the first that was measured.
+_RANKED = ("student_accuracy", "answered")
 _SHARES = ("label_accuracy", "student_accuracy", "share_of_budget_used_min")
 
 
@@ -234,10 +236,28 @@ def sweep_report(sweep: Sweep, settings: pd.DataFrame, drawn: Sequence[Drawing],
     )
 
 
+def best_at_each_epsilon(settings: pd.DataFrame, varied: tuple[str, ...]) -> list[str] | None:
+    """For each epsilon of a budget the setting with the best student, else the most labels; None where there is one
+    epsilon, or nothing is afforded."""
+    shown = settings[settings["note"] == ""]
+    name = next((key for key in _RANKED if pd.to_numeric(shown[key]).notna().any()), None)
+    epsilons = pd.to_numeric(shown["epsilon_guaranteed_max"]).round(6)
+    if name is None or epsilons.nunique() < 2:
+        return None
+    ranked = shown.assign(_rank=pd.to_numeric(shown[name]), _epsilon=epsilons).sort_values("_rank", ascending=False)
+    kept = ranked.drop_duplicates("_epsilon").sort_values("_epsilon").head(_MOST_EPSILONS)
+    others = [key for key in varied if key not in ("budgets", "delta")]
+    return [
+        f"ε {at_most(row['_epsilon'])}: {_figure(row, name)}"
+        + (f" at {cell_words({key: row[key] for key in others})}" if others else "")
+        for row in kept.to_dict("records")
+    ]
+
+
 def _verdict(settings: pd.DataFrame, varied: tuple[str, ...]) -> str:
     """The setting with the best student, else the best labels, and whether its interval is apart from the next."""
     shown = settings[settings["note"] == ""]
-    name = next((key for key in ("student_accuracy", "answered") if pd.to_numeric(shown[key]).notna().any()), None)
+    name = next((key for key in _RANKED if pd.to_numeric(shown[key]).notna().any()), None)
     if name is None:
         return verdict("No setting affords a label.", tone="warn")
     ranked = shown.assign(_rank=pd.to_numeric(shown[name])).sort_values("_rank", ascending=False)
@@ -248,12 +268,10 @@ def _verdict(settings: pd.DataFrame, varied: tuple[str, ...]) -> str:
     said += f", and of {counted(alike, 'other setting')}." if alike else "."
     points = [("Intervals:", covered(settings))]
     epsilons = pd.to_numeric(ranked["epsilon_guaranteed_max"])
-    if epsilons.nunique() > 1:
+    if (each := best_at_each_epsilon(settings, varied)) is not None:
         if best["epsilon_guaranteed_max"] == epsilons.max():
             said += " It is also the least private of them."
-        kept = ranked.assign(_epsilon=epsilons).drop_duplicates("_epsilon").sort_values("_epsilon")
-        each = [f"ε {at_most(row['_epsilon'])}: {_figure(row, name)}" for row in kept.to_dict("records")]
-        points.append(("The best at each ε:", f"{'; '.join(each[:_MOST_EPSILONS])}."))
+        points.append(("The best at each ε:", f"{'; '.join(each)}."))
     if len(ranked) > 1 and best["repetitions"] > 1:
         second = ranked.iloc[1]
         apart = best[f"{name}_low"] > second[f"{name}_high"]

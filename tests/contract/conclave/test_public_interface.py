@@ -127,6 +127,12 @@ def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyP
         result.to_pandas()
 
 
+def test_a_truth_of_more_labels_than_queries_is_refused_and_votes_may_be_transposed() -> None:
+    votes, truth, epsilon = _votes()
+    with refuses(conclave.InvalidInput, 150, 60, "transposed"):
+        conclave.label(votes.T, epsilon=epsilon[0], delta=1e-5, unit="record", view="label", truth=truth)
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("called", SETTINGS)
 def test_labels_and_spends_are_those_of_the_simulator_bit_for_bit(

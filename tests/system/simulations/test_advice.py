@@ -49,8 +49,10 @@ def test_who_votes_is_chosen_by_public_figures(capsys):
     # Teachers where they give enough, and where noise hides what records say.
     assert run("--parties", "250", "--votes-by", "usual", "--dry-run") == 0
     assert "votes: by teacher (usual)" in capsys.readouterr().err
-    assert run(*flags, "--budgets", "0.01") == 0
-    assert "votes: by teacher (usual)" in capsys.readouterr().err
+    assert run(*flags, "--budgets", "0.01", "--delta", "0.01") == 0
+    said = capsys.readouterr().err
+    assert "votes: by teacher (usual)" in said
+    assert "delta is 0.01, and there are 319 records" in said
 
 
 def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warning(capsys):

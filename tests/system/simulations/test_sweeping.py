@@ -95,6 +95,19 @@ def test_a_sweep_repeats_over_partitions_and_goes_on_where_it_was_stopped(stored
     assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {"sweep.svg", "sweep.png", "sweep.pdf"}
 
 
+def test_settings_of_one_study_are_run_once_and_the_best_at_each_epsilon_is_said(stored, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text('[grid]\nbudgets = ["2", "4"]\nweights = ["uniform", "exhaustive"]\n')
+    assert run("sweep", "sweep.toml", *stored[:-1], "--out", "out") == 0
+    said = capsys.readouterr()
+    assert "settings 0, 1 are the same study" in said.err
+    assert "best at ε 2:" in said.out
+    assert "best at ε 4:" in said.out
+    rows = pd.read_csv(tmp_path / "out" / "sweep.csv")
+    assert rows["study_digest"].nunique() == 2
+    assert len([*(tmp_path / "out" / "finished").iterdir()]) == 2
+    assert rows["answered"][0] == rows["answered"][1]
+
+
 def test_what_affords_nothing_says_so_and_several_grids_are_one_sweep(stored, tmp_path, capsys):
     (tmp_path / "sweep.toml").write_text(
         '[[grid]]\nmechanism = ["gnmax"]\nsigma = [10.0, 0.5]\n'

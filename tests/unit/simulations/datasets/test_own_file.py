@@ -1,5 +1,7 @@
 """A person's own file: read as its schema says, refused with column and row where it is not."""
 
+import tomllib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -285,6 +287,27 @@ def test_however_a_table_is_written_its_proposed_schema_reads_the_same(name, tmp
     np.testing.assert_array_equal(loaded[0].private_inputs, loaded[1].private_inputs)
     np.testing.assert_array_equal(loaded[0].test_labels, loaded[1].test_labels)
     assert loaded[0].columns == loaded[1].columns
+
+
+def test_a_register_is_proposed_by_the_look_and_the_repetition_of_its_columns(tmp_path, capsys):
+    rng, rows = np.random.default_rng(0), 900
+    table = pd.DataFrame({
+        "outcome": rng.choice(["no", "yes"], rows), "encounter": 500_000 + np.arange(rows),
+        "pat_no": 10_000 + rng.integers(0, 400, rows), "treating_hospital": rng.choice([1170, 2034, 7781], rows),
+        "drg": rng.choice([101, 255, 904], rows), "payer": rng.choice(["01", "02", "07"], rows),
+        "diagnosis": [f"I{code:02}" for code in rng.integers(0, 87, rows)], "age": rng.integers(18, 95, rows),
+        "systolic": rng.integers(100, 180, rows) // 5 * 5, "height": rng.integers(150, 190, rows),
+        "remark": [f"text {rng.random()}" for _ in range(rows)],
+    })  # fmt: skip
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert run("schema", tmp_path / "a.csv", "--out", tmp_path / "a.schema.toml") == 0
+    said = capsys.readouterr().err
+    assert all(f"{name}" in said for name in ("encounter", "remark"))
+    found = tomllib.loads((tmp_path / "a.schema.toml").read_text())
+    assert (found["patient"], found["site"]) == ("pat_no", "treating_hospital")
+    kinds = {each["column"]: each["kind"] for each in found["feature"]}
+    categories = dict.fromkeys(("drg", "payer", "diagnosis"), "categorical")
+    assert kinds == categories | dict.fromkeys(("age", "systolic", "height"), "numeric")
 
 
 def test_a_proposal_says_what_tells_the_label_what_is_unlabelled_and_what_is_left_out(tmp_path, capsys):
