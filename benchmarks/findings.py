@@ -1,13 +1,16 @@
-"""Several findings at once: one noisy sum of all, each finding in a study of its own, DP gradient descent, all pooled.
+"""Several findings at once: teachers in three ways, one noisy sum of all, each finding in a study of its own, DP
+gradient descent, all pooled.
 
     python -m benchmarks.findings --out runs/findings [SET ...]
 
-Macro AUROC on test records of models that are linear in the same public features phi: 5,000 private records, 2,000 in
-the pool, 10 hospitals of one budget, delta 1e-5, unit record, replace-one, five splits. one_sum: `run --votes-by
-record`, released scores. each_alone: a study for each finding at epsilon over their number (basic composition).
-dp_gradient_descent: a curator's full-batch descent on logistic losses of all findings, gradients of norm 1 at most
-(Abadi et al. 2016, without sampling), exactly accounted (Dong et al. 2022); steps and rate are the best of six on the
-test records of each set and epsilon, which favours it. pooled: logistic regression on phi, without privacy.
+AUROC on test records, 5,000 private ones, 2,000 in the pool, 10 hospitals of one budget, delta 1e-5, unit record,
+replace-one, five splits. Models are linear in public features phi; teachers and their students in the usual features.
+binary, powerset, tau: `run --findings-by`, 25 teachers a hospital. one_sum: `run --votes-by record`, released
+scores. each_alone: a study for each finding, composed as Gaussian mechanisms; each_alone_basic: at epsilon over their
+number. dp_gradient_descent: a curator's full-batch descent on logistic losses of all findings, gradients of norm 1 at
+most (Abadi et al. 2016, without sampling), exactly accounted (Dong et al. 2022); steps and rate are the best of six on
+the test records of each set and epsilon, which favours it, as does the choice of the teachers' noise and tau.
+pooled: logistic regression on phi, without privacy.
 """
 
 from __future__ import annotations
@@ -29,13 +32,22 @@ from protocols.sums.blocks import NORM_STEPS, Blocks
 from protocols.sums.contributions import said
 from simulations.datasets import load
 from simulations.datasets.dataset import Dataset, DatasetRequest
-from simulations.findings import auroc
+from simulations.findings import auroc, findings_found
+from simulations.pipeline import released_students, study_of
+from simulations.progress import Reporter
 from simulations.setup.experiment import experiment, experiment_budgets, units_of
-from simulations.stages.inputs import DatasetInputs
+from simulations.stages.inputs import DatasetInputs, Host
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import label_record_seed
-from simulations.stages.vote_source import record_study_of
+from simulations.stages.vote_source import labelled, record_study_of, votes_source
 
+TEACHERS = 25
+# By way: mechanisms, tau and noise that are tried; sigma in shares of the votes cast.
+WAYS: dict[str, tuple[dict[str, object], ...]] = {
+    "binary": ({}, {"mechanism": "gnmax", "sigma": 0.4}),
+    "powerset": ({}, {"mechanism": "gnmax"}),
+    "tau": ({"tau": 1.0}, {"tau": 1.8}, {"tau": 1.8, "sigma": 0.2}),
+}
 SETS = ("glyph_sets", "diabetes130_outcomes")
 EPSILONS, SEEDS, DELTA, PARTIES = (1.0, 2.0, 8.0), range(5), 1e-5, 10
 _DESCENTS = tuple(product((20, 60), (1.0, 4.0, 16.0)))
@@ -64,22 +76,55 @@ def one_sum(dataset: Dataset, *, epsilon: float, seed: int) -> tuple[Scores, Blo
     return tests, inputs.query_map, macro(pool, labels)
 
 
+def of_teachers(dataset: Dataset, *, seed: int) -> Iterator[dict[str, object]]:
+    """Rows of each way, with everything that is tried."""
+    folder = Path(os.environ.get("CONCLAVE_CACHE", "runs/cache"))
+    host, reporter = Host(data_dir=None, cache_dir=folder, engine="in_process", workers=1), Reporter(quiet=True)
+    holdings = np.array_split(np.arange(len(dataset.private_labels)), PARTIES)
+    seen = {"features": "auto", "teacher_features": True, "student_features": True} if dataset.kind == "image" else {}
+    shards = [np.array_split(each, TEACHERS) for each in holdings]
+    for way, epsilon in product(WAYS, EPSILONS):
+        for tried in WAYS[way]:
+            given: dict[str, object] = {**tried, "findings_by": way, "budgets": f"{epsilon!r}", "data_seed": seed}
+            if "sigma" in tried:
+                given["sigma"] = float(tried["sigma"]) * PARTIES * TEACHERS  # type: ignore[arg-type]  # a number
+            settings = experiment(
+                parties=PARTIES, teachers_per_party=TEACHERS, student="logistic_regression", **seen, **given
+            )
+            inputs = DatasetInputs(settings, dataset, shards, None, host)
+            _, study = study_of(inputs)
+            source = votes_source(inputs, host=host, reporter=reporter)
+            result = labelled(study, source, seed, settings, host)
+            students = released_students(settings, source, [result], host)
+            found = findings_found(source.studied or dataset, [result.said], students, None)  # type: ignore[list-item, arg-type]
+            assert found is not None
+            assert result.said is not None
+            yield {
+                "set": dataset.name,
+                "method": " ".join([way, *(f"{key} {value}" for key, value in tried.items())]),
+                "epsilon": epsilon, "seed": seed, "auroc": found.macro[0], "micro": found.micro[0],
+                "labels": int((result.said >= 0).any(axis=1).sum()), "label_auroc": found.label_macro[0],
+            }  # fmt: skip
+
+
 def phi_of(blocks: Blocks, inputs: np.ndarray) -> np.ndarray:
     return blocks.of_records(inputs) / NORM_STEPS
 
 
-def each_alone(dataset: Dataset, *, epsilon: float, seed: int) -> float:
-    """The mean AUROC of studies of one finding each."""
-    share = epsilon / len(dataset.findings)
+def mu_of(epsilon: float) -> float:
+    return float(brentq(lambda mu: _epsilon(mu) - epsilon, 1e-3, 50.0))
+
+
+def each_alone(dataset: Dataset, share: float, *, seed: int) -> float:
+    """The mean AUROC of studies of one finding each, at this epsilon."""
     found = (auroc(one_sum(task, epsilon=share, seed=seed)[0][:, 0], task.test_labels) for task in dataset.tasks)
     return float(np.mean([each for each in found if each is not None]))
 
 
 def descended(phi: np.ndarray, labels: np.ndarray, *, epsilon: float, seed: int, steps: int, rate: float) -> np.ndarray:
     """Weights of a curator's full-batch descent; what is not known has no gradient."""
-    mu = brentq(lambda mu: float(gdp_epsilon(np.array([mu]), np.array([DELTA]))[0]) - epsilon, 1e-3, 50.0)
     rng, weights = np.random.default_rng([seed, 29]), np.zeros((phi.shape[1], labels.shape[1]))
-    noise = 2 * steps**0.5 / mu
+    noise = 2 * steps**0.5 / mu_of(epsilon)
     for _ in range(steps):
         errors = np.where(labels == NOT_KNOWN, 0.0, expit(phi @ weights) - labels)
         norms = np.linalg.norm(phi, axis=1) * np.linalg.norm(errors, axis=1)
@@ -111,31 +156,38 @@ def rows(name: str, seed: int) -> Iterator[dict[str, object]]:
         seed=seed, data_dir=Path(folder) if folder else None, private_size=5000, public_size=2000, test_size=2000
     )
     dataset = load(name, request)
+    several = len(dataset.findings)
+    yield from of_teachers(dataset, seed=seed)
     for epsilon in EPSILONS:
         tests, blocks, labels = one_sum(dataset, epsilon=epsilon, seed=seed)
         phi, shown = phi_of(blocks, dataset.private_inputs), phi_of(blocks, dataset.test_inputs)
         figures = {
             "one_sum": macro(tests, dataset.test_labels),
-            "labels_of_pool": labels,
-            "each_alone": each_alone(dataset, epsilon=epsilon, seed=seed),
+            "each_alone": each_alone(dataset, _epsilon(mu_of(epsilon) / several**0.5), seed=seed),
+            "each_alone_basic": each_alone(dataset, epsilon / several, seed=seed),
             "pooled": pooled(phi, dataset, shown),
         }
         for steps, rate in _DESCENTS:
             weights = descended(phi, dataset.private_labels, epsilon=epsilon, seed=seed, steps=steps, rate=rate)
             figures[f"descent {steps} {rate:g}"] = macro(shown @ weights, dataset.test_labels)
         for method, value in figures.items():
-            yield {"set": name, "method": method, "epsilon": epsilon, "seed": seed, "auroc": value}
+            row = {"set": name, "method": method, "epsilon": epsilon, "seed": seed, "auroc": value}
+            yield row | ({"label_auroc": labels, "labels": len(dataset.public_labels)} if method == "one_sum" else {})
+
+
+def _epsilon(mu: float) -> float:
+    return float(gdp_epsilon(np.array([mu]), np.array([DELTA]))[0])
 
 
 def main() -> None:
     """Runs every set, and prints means; a split that --out holds is not run again."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="*", default=SETS, choices=SETS)
+    parser.add_argument("sets", nargs="*", help=" ".join(SETS))
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     found = []
-    for name, seed in product(asked.sets, SEEDS):
+    for name, seed in product(asked.sets or SETS, SEEDS):
         path = asked.out / f"{name}-{seed}.csv"
         if not path.exists():
             pd.DataFrame(list(rows(name, seed))).to_csv(path, index=False)

@@ -122,6 +122,11 @@ class FindingsFound:
         return float(np.mean(known)) if known else None
 
 
+def students_of(released: Released) -> tuple[ReleasedStudent, ...]:
+    """The student of each finding, or of the one label."""
+    return released.each if isinstance(released, StudentsOfFindings) else (released,)
+
+
 def findings_found(
     dataset: Dataset, said: Sequence[Said], students: Sequence[StudentsOfFindings], pooled: Ceilings | None
 ) -> FindingsFound | None:

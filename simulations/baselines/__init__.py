@@ -21,7 +21,7 @@ class Method:
     """One method. where: "module:function", which takes a Task and returns a Score.
 
     protects: whose data its epsilon covers: one "record", all of a "party", OF_STUDY, or "" without privacy; trusted:
-    who sees records in the clear; source: the paper, "" for none.
+    who sees records in the clear; source: the paper, "" for none; findings: whether it may learn several of a record.
     """
 
     where: str
@@ -29,6 +29,7 @@ class Method:
     protects: str
     trusted: str
     source: str
+    findings: bool = False
 
     @property
     def private(self) -> bool:
@@ -46,37 +47,37 @@ _OWN: Final = {
     "majority": Method(
         "simulations.baselines.methods:majority",
         "the most frequent class of the private records, for every test record",
-        "", "a curator of all records", "",
+        "", "a curator of all records", "", findings=True,
     ),
     "alone": Method(
         "simulations.baselines.methods:alone",
         "each party's model of its own records; the mean over parties",
-        "", "nobody", "",
+        "", "nobody", "", findings=True,
     ),
     "pooled": Method(
         "simulations.baselines.methods:pooled",
         "the student's kind of model of all private records with their true labels",
-        "", "a curator of all records", "",
+        "", "a curator of all records", "", findings=True,
     ),
     "pooled_linear": Method(
         "simulations.baselines.methods:pooled_linear",
         "a logistic regression of all private records with their true labels, on features of images",
-        "", "a curator of all records", "",
+        "", "a curator of all records", "", findings=True,
     ),
     "pate": Method(
         "simulations.baselines.methods:teacher_votes",
         "a student of the labels that the parties' teachers release",
-        OF_STUDY, "the coordinator, with votes", "Papernot et al. 2018",
+        OF_STUDY, "the coordinator, with votes", "Papernot et al. 2018", findings=True,
     ),
     "record_votes": Method(
         "simulations.baselines.methods:record_votes",
         "a student of the soft labels that records release by votes in cells",
-        OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
+        OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md", findings=True,
     ),
     "graded_votes": Method(
         "simulations.baselines.methods:graded_votes",
         "the usual student of sums of records' graded features, or their scores",
-        OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
+        OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md", findings=True,
     ),
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import tomli_w
 from jaxtyping import Bool, Float64
 from numpy import ndarray
@@ -18,7 +19,7 @@ from protocols.plural import counted
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.baselines import METHODS, OF_STUDY
-from simulations.baselines.method import Row, Task, encoded, method_of
+from simulations.baselines.method import Row, Score, Task, encoded, method_of
 from simulations.datasets.dataset import content_digest
 from simulations.datasets.groups import Grouping, groupings
 from simulations.progress import Reporter
@@ -194,7 +195,11 @@ def _inputs(comparison: Comparison, seed: int, *, host: Host, reporter: Reporter
 
 
 def _row(name: str, task: Task, groups: Sequence[Grouping]) -> Row:
-    score, method = method_of(name)(task), METHODS[name]
+    method = METHODS[name]
+    if task.dataset.findings and not method.findings:
+        score = Score(None, note=f"{name} learns one class of a record, and {task.dataset.name} has several findings")
+    else:
+        score = method_of(name)(task)
     protects = task.settings.unit if method.protects == OF_STUDY else method.protects
     return {
         "method": name,
@@ -218,7 +223,7 @@ def of_groups(
     if right is None:
         return []
     return [
-        {"attribute": each.attribute, "group": name, "records": int(of.sum()), "accuracy": float(right[of].mean())}
+        {"attribute": each.attribute, "group": name, "records": int(of.sum()), "accuracy": float(np.nanmean(right[of]))}
         for each in groupings
         for number, name in enumerate(each.names)
         if (of := each.member == number).any()

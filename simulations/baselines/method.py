@@ -104,7 +104,8 @@ class Score:
     """On which test records a method is right; None where it could not be run, and note says why.
 
     right: of each test record the share of the method's models that are right on it, in [0, 1]; a method has one model,
-    but for parties with models of their own. details: figures of the method, by name, as the scale of its noise.
+    but for parties with models of their own. Of several findings, the share of those that are known which are told
+    right, NaN where none is. details: figures of the method, by name, as the scale of its noise.
     by_party: where parties have models of their own, the accuracy of each that was measured.
     """
 
@@ -116,7 +117,7 @@ class Score:
     @property
     def accuracy(self) -> float | None:
         """The accuracy on the test records, in [0, 1]."""
-        return None if self.right is None else float(self.right.mean())
+        return None if self.right is None else float(np.nanmean(self.right))
 
 
 def method_of(name: str) -> Callable[[Task], Score]:

@@ -5,12 +5,14 @@ PATE at one epsilon of every party: votes of teachers, or of records themselves,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy import ndarray
 
 from coordinator.queries.choice import GRADED
 from coordinator.students import EQUAL, SCORES, student_kind
@@ -18,10 +20,14 @@ from coordinator.students.choice import ToLearn, usual_student
 from party.teachers import teacher_kind
 from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.study.findings import NOT_KNOWN, PRESENT
+from protocols.study.several_findings import Powerset
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
-from protocols.sums.blocks import NORM_STEPS
 from simulations.baselines.method import Score, Task
-from simulations.pipeline import study_of
+from simulations.datasets.dataset import Dataset
+from party.teachers.finding_scores import auroc
+from simulations.findings import students_of
+from simulations.pipeline import released_students, study_of
 from simulations.planning.grid import Optimum, optimise_each
 from simulations.planning.objective import OBJECTIVES, default_concentration
 from simulations.planning.plan import make_plan, must_afford
@@ -32,27 +38,31 @@ from simulations.stages.record_cells import RecordCells
 from simulations.stages.students import ReleasedStudent, alone_right, pooled_student
 from simulations.stages.vote_source import labelled, votes_source
 
+# Of each test record whether a model is right, or which share of several is.
+Right = Bool[ndarray, " test"] | Float64[ndarray, " test"]
+
 
 def majority(task: Task) -> Score:
     """The accuracy of saying the private records' most frequent class every time."""
-    dataset = task.dataset
-    most = np.bincount(dataset.private_labels, minlength=dataset.classes).argmax()
-    return Score(dataset.test_labels == most)
+    most = [np.bincount(each.private_labels, minlength=each.classes).argmax() for each in task.dataset.tasks]
+    right = [each.test_labels == named for each, named in zip(task.dataset.tasks, most, strict=True)]
+    return Score(_together(task.dataset, right))
 
 
 def alone(task: Task) -> Score:
     """The mean of what parties reach with a teacher of their own records, and what each reaches."""
-    settings = task.settings
-    found = alone_right(
-        task.seen_by(teacher_kind(settings.teacher)).dataset,
-        task.inputs.shards,
-        teacher=settings.teacher,
-        seed=settings.data_seed,
-        cache_dir=task.host.cache_dir,
-        trained=None,
-    )
-    own = found.mean(axis=1)
-    return Score(found.mean(axis=0), details={"best": float(own.max())}, by_party=tuple(own.tolist()))
+    settings, dataset = task.settings, task.seen_by(teacher_kind(task.settings.teacher)).dataset
+    found = [
+        alone_right(
+            each, shards, teacher=settings.teacher, seed=settings.data_seed, cache_dir=task.host.cache_dir, trained=None
+        )
+        for each, shards in zip(dataset.tasks, _shards_of_tasks(dataset, task.inputs.shards), strict=True)
+    ]
+    right = _together(dataset, [each.mean(axis=0) for each in found])
+    if len({len(each) for each in found}) > 1:  # a party without records of a finding has no model of it
+        return Score(right)
+    own = np.mean([each.mean(axis=1) for each in found], axis=0)
+    return Score(right, details={"best": float(own.max())}, by_party=tuple(own.tolist()))
 
 
 def pooled(task: Task) -> Score:
@@ -71,7 +81,55 @@ def pooled_linear(task: Task) -> Score:
 
 def _pooled(task: Task, student: str) -> Score:
     dataset = task.seen_by(student_kind(student)).dataset
-    return Score(pooled_student(dataset, student=student, seed=task.seed, cache_dir=task.host.cache_dir).right())
+    return _of_students(
+        dataset,
+        [
+            pooled_student(each, student=student, seed=task.seed, cache_dir=task.host.cache_dir)
+            for each in dataset.tasks
+        ],
+    )
+
+
+def _together(dataset: Dataset, right: Sequence[Right]) -> Float64[ndarray, " test"]:
+    """Of each test record the mean of what is right of its tasks, NaN where it belongs to none."""
+    if not dataset.findings:
+        return np.asarray(right[0], dtype=np.float64)
+    of_all = np.full(dataset.test_labels.shape, np.nan)
+    for at, each in enumerate(right):
+        of_all[dataset.test_labels[:, at] != NOT_KNOWN, at] = each
+    known = (dataset.test_labels != NOT_KNOWN).sum(axis=1)
+    return np.where(known > 0, np.nansum(of_all, axis=1), np.nan) / np.maximum(known, 1)
+
+
+def _shards_of_tasks(
+    dataset: Dataset, shards: list[list[Int64[ndarray, " records"]]]
+) -> Iterator[list[list[Int64[ndarray, " records"]]]]:
+    """Which private records of each task each party has; without parties that have none of a finding."""
+    for at in range(len(dataset.findings)):
+        known = dataset.private_labels[:, at] != NOT_KNOWN
+        place = np.cumsum(known) - 1
+        found = [[place[each[known[each]]] for each in of_party] for of_party in shards]
+        yield [of_party for of_party in found if sum(map(len, of_party))]
+    if not dataset.findings:
+        yield shards
+
+
+def _of_students(
+    dataset: Dataset, students: Sequence[ReleasedStudent], *, note: str = "", details: dict[str, float] | None = None
+) -> Score:
+    """What the students of a data set's tasks get right; of findings the mean AUROC too, among the details."""
+    right = [found for each in students if (found := each.right()) is not None]
+    if len(right) < len(students):
+        return Score(None, note=note, details=details or {})
+    told = [
+        auroc(each.probabilities(task.test_inputs)[:, PRESENT].astype(np.float64), task.test_labels)
+        for each, task in zip(students, dataset.tasks, strict=True)
+        if dataset.findings
+    ]
+    known = [each for each in told if each is not None]
+    return Score(
+        _together(dataset, right), note, {**(details or {}), **({"auroc": float(np.mean(known))} if known else {})}
+    )
 
 
 # Of the teachers that a plan assumes: what plans of record votes assume of tables.
@@ -91,7 +149,9 @@ def teacher_votes(task: Task) -> Score:
     """
     inputs = task.seen_by(teacher_kind(task.settings.teacher))
     settings = _changed(task, left_out={*OF_RECORDS, "votes_by"}, votes_by=TeacherVotes)
-    if "mechanism" not in settings.given and not settings.parameters:
+    if task.dataset.findings:  # plans assume one class a record
+        settings = settings.changed(findings_by=settings.findings_by or Powerset.by)
+    elif "mechanism" not in settings.given and not settings.parameters:
         if settings.accountant is None and settings.view == "label":
             settings = settings.changed(accountant=ExactComposition.name)
         public = settings.changed(classes=inputs.classes, data_seed=0, seeds=(0,))
@@ -140,15 +200,11 @@ def graded_scores(task: Task, *, budgets: str) -> Score:
     assert isinstance(source.stored, RecordCells)  # records voted
     dataset = task.inputs.dataset
     details = {"features": float(source.stored.queries), "right": float(result.label_accuracy or 0.0)}
-    positions, targets = result.training_set(task.inputs.classes)
-    usual = usual_student(UnitSums, ToLearn.of(dataset.public_inputs, labels=len(targets), graded=True)).kind
-    if task.usual_student and usual != SCORES:
-        trained = ReleasedStudent(
-            dataset, positions, targets, student=usual, seed=task.seed, cache_dir=task.host.cache_dir
-        )
-        return Score(trained.right(), details=details)
-    found = result.soft.scores.scores(source.stored.map.of_records(dataset.test_inputs) / NORM_STEPS)
-    return Score(found.argmax(axis=1) == dataset.test_labels, details=details)
+    given_labels = ToLearn.of(dataset.public_inputs, labels=len(dataset.public_labels), graded=True)
+    usual = usual_student(UnitSums, given_labels).kind
+    kind = usual if task.usual_student else SCORES
+    trained = released_students(given.settings.changed(student=kind), source, [result], task.host)[0]
+    return _of_students(dataset, students_of(trained), details=details)
 
 
 def _of_records(task: Task, **queries: object) -> Experiment:
@@ -200,9 +256,9 @@ def _student(task: Task, labels: int, *, votes_by: type[Votes]) -> str:
 
 
 _USUAL: dict[type[Votes], Callable[[Task, int], str]] = {
-    TeacherVotes: lambda task, labels: usual_student(
-        TeacherVotes, ToLearn.of(task.inputs.dataset.public_inputs, labels=labels)
-    ).kind,
+    TeacherVotes: lambda task, labels: (
+        usual_student(TeacherVotes, ToLearn.of(task.inputs.dataset.public_inputs, labels=labels)).kind
+    ),
     UnitSums: lambda task, labels: "logistic_regression" if labels < FEW_LABELS else str(task.settings.student),
 }
 
@@ -221,12 +277,15 @@ def _score(task: Task, inputs: DatasetInputs, settings: Experiment) -> Score:
         return Score(None, note=str(error))
     source = votes_source(given, host=task.host, reporter=task.reporter)
     result = labelled(study, source, task.seed, given.settings, task.host)
-    positions, targets = result.training_set(inputs.classes)
-    student = _student(task, len(targets), votes_by=settings.votes_by)
+    tasks = task.dataset.tasks
+    sets = [one.training_set(each.classes) for one, each in zip(result.of_findings(len(tasks)), tasks, strict=True)]
+    labels = max(len(targets) for _, targets in sets)
+    student = _student(task, labels, votes_by=settings.votes_by)
     dataset = task.seen_by(student_kind(student)).dataset
-    trained = ReleasedStudent(
-        dataset, positions, targets, student=student, seed=task.seed, cache_dir=task.host.cache_dir
-    )
+    trained = [
+        ReleasedStudent(each, positions, targets, student=student, seed=task.seed, cache_dir=task.host.cache_dir)
+        for each, (positions, targets) in zip(dataset.tasks, sets, strict=True)
+    ]
     right = result.label_accuracy
-    details = {"labels": float(len(targets))} | ({} if right is None else {"right": float(right)})
-    return Score(trained.right(), note="" if len(targets) else "no label was released", details=details)
+    details = {"labels": float(labels)} | ({} if right is None else {"right": float(right)})
+    return _of_students(dataset, trained, note="" if labels else "no label was released", details=details)

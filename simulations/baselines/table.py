@@ -46,7 +46,8 @@ from simulations.results.files import environment
 from simulations.stages.label import mean_and_interval
 
 COLUMNS = (
-    "method epsilon delta protects adjacency seed accuracy parties_that_gain best_party noise_multiplier labels note"
+    "method epsilon delta protects adjacency seed accuracy parties_that_gain best_party noise_multiplier labels auroc "
+    "note"
 ).split()
 # Of two seeds Student's t is 12.7 standard errors: an interval that says nothing.
 FEWEST_SEEDS = 3
@@ -64,6 +65,7 @@ def tidy(rows: Sequence[Row]) -> pd.DataFrame:
             "best_party": row["details"].get("best"),
             "noise_multiplier": row["details"].get("noise_multiplier"),
             "labels": row["details"].get("labels"),
+            "auroc": row["details"].get("auroc"),
         }
         for row in rows
     ]
@@ -81,7 +83,9 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
         mean, half = mean_and_interval(known) if len(known) else (None, None)
         half = half if len(known) >= FEWEST_SEEDS else None
         notes = group["note"][group["note"] != ""]
-        gains, labels = (pd.to_numeric(group[name]).dropna() for name in ("parties_that_gain", "labels"))
+        gains, labels, aurocs = (
+            pd.to_numeric(group[name]).dropna() for name in ("parties_that_gain", "labels", "auroc")
+        )
         found.append(
             {
                 "method": method,
@@ -94,10 +98,11 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
                 "of_seeds": len(group),
                 "parties_that_gain": gains.mean() if len(gains) else None,
                 "labels": labels.mean() if len(labels) else None,
+                "auroc": aurocs.mean() if len(aurocs) else None,
                 "note": "" if notes.empty else notes.iloc[0],
             }
         )
-    numbers = ["epsilon", "accuracy", "accuracy_low", "accuracy_high", "parties_that_gain", "labels"]
+    numbers = ["epsilon", "accuracy", "accuracy_low", "accuracy_high", "parties_that_gain", "labels", "auroc"]
     return pd.DataFrame(found).astype(dict.fromkeys(numbers, "float64"))
 
 
@@ -107,7 +112,8 @@ def accuracy_text(row: pd.Series) -> str:
         return "none"
     half = "" if pd.isna(row["accuracy_high"]) else f" ± {100 * (row['accuracy_high'] - row['accuracy']):.1f}"
     some = "" if row["seeds"] == row["of_seeds"] else f" ({row['seeds']} of {row['of_seeds']} seeds)"
-    return f"{100 * row['accuracy']:.1f}{half} %{some}"
+    told = "" if pd.isna(row.get("auroc")) else f", AUROC {row['auroc']:.3f}"
+    return f"{100 * row['accuracy']:.1f}{half} %{told}{some}"
 
 
 def by_epsilon(summary: pd.DataFrame) -> tuple[list[str], list[list[object]]]:

@@ -317,10 +317,7 @@ class Dataset:
     def strata(self) -> tuple[Int64[ndarray, " private"], int]:
         """By what private records are dealt to unlike parties, and how many such there are: classes; or the first
         finding of a record, or that it has none."""
-        if not self.findings:
-            return self.private_labels, self.classes
-        none = np.full((len(self.private_labels), 1), PRESENT)
-        return np.concatenate([self.private_labels, none], axis=1).argmax(axis=1), len(self.findings) + 1
+        return strata_of(self.private_labels), len(self.findings) + 1 if self.findings else self.classes
 
     def _task(self, at: int) -> Dataset:
         private, test = (labels[:, at] != NOT_KNOWN for labels in (self.private_labels, self.test_labels))
@@ -340,6 +337,15 @@ class Dataset:
             private_patients=None if patients is None else patients[private],
             private_times=None if times is None else times[private],
         )
+
+
+def strata_of(labels: Int64[ndarray, "records *findings"]) -> Int64[ndarray, " records"]:
+    """The class of each record; or the first finding that it has, and for none their number."""
+    if labels.ndim == 1:
+        return labels
+    none = np.full((len(labels), 1), PRESENT)
+    found: Int64[ndarray, " records"] = np.concatenate([labels, none], axis=1).argmax(axis=1)
+    return found
 
 
 def content_digest(*arrays: ndarray, text: str = "") -> str:

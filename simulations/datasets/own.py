@@ -25,9 +25,10 @@ from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.texts import USUAL_VECTORS
 from protocols.reading import read_toml
 from protocols.study.features import check_rows, class_ids, read_numbers, record_names
+from protocols.study.findings import NOT_KNOWN, STATES
 from runtime.settings import TomlTable
 from simulations.datasets.columns import Column, Standardised, categorical, encode, features_of, numeric, text
-from simulations.datasets.dataset import Dataset, DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest, strata_of
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool, flat_halves, no_copies
 from simulations.datasets.published_images import class_labels
 from simulations.datasets.sources import read_npz
@@ -37,7 +38,7 @@ _WHAT = {
     **dict.fromkeys(("x", "images", "data", "features", "inputs"), "x"),
     **dict.fromkeys(("y", "labels", "targets", "target"), "y"),
 }
-_CLASSES = ("classes", "class_names", "target_names", "label_names")
+_CLASSES = ("classes", "class_names", "target_names", "label_names", "findings", "finding_names")
 _PART = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 _FIRST = re.compile(rf"({'|'.join(_WHAT)})_({'|'.join(_PART)})", re.IGNORECASE)
 _LAST = re.compile(rf"({'|'.join(_PART)})_({'|'.join(_WHAT)})", re.IGNORECASE)
@@ -109,8 +110,10 @@ def _even_choice(
 ) -> tuple[Int64[ndarray, " public"], Int64[ndarray, " private"]]:
     """Which records of the training part become public, in random order: every so many-th of each class of the shuffled
     part; and which do not."""
-    if labels.ndim != 1 or len(labels) < 2:
-        raise DataCorrupt(f"{path}: the training labels are {list(labels.shape)}; allowed: at least 2 in one dimension")
+    if labels.ndim not in (1, 2) or len(labels) < 2:
+        raise DataCorrupt(f"{path}: the training labels are {list(labels.shape)}; allowed: of at least 2 records")
+    if labels.ndim == 2:
+        labels = strata_of((labels == 1).astype(np.int64))
     rng = np.random.default_rng([seed, *b"own file train"])
     shuffled: Int64[ndarray, " records"] = rng.permutation(len(labels))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -121,11 +124,12 @@ def _even_choice(
 
 @dataclass(frozen=True)
 class Schema:
-    """How to read a table. shares: those of the private, public and test parts if no column gives a split; form: how
-    its texts are written; only_labelled: whether rows without a label are left out, rather than refused."""
+    """How to read a table. labels: the column to predict; or several, of which each is a finding with the classes
+    absent and present, and unknown where no value is. shares: those of the private, public and test parts if no column
+    gives a split; form: how its texts are written; only_labelled: whether rows without any label are left out."""
 
     name: str
-    label: str
+    labels: tuple[str, ...]
     classes: tuple[str, ...]
     columns: tuple[Column, ...]
     site: str | None
@@ -134,6 +138,11 @@ class Schema:
     shares: tuple[float, float, float]
     form: Form = field(default_factory=Form)
     only_labelled: bool = False
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """The columns of findings; none where a record has one class."""
+        return self.labels if len(self.labels) > 1 else ()
 
 
 def read_schema(path: Path) -> Schema:
@@ -147,12 +156,19 @@ def read_schema(path: Path) -> Schema:
             "and corrected (docs/reference/datasets.md); --schema-file names another"
         ) from error
     table = TomlTable(path, content)
-    classes = table.labels("classes")
-    if len(classes) < 2:
-        raise InvalidInput(f"{path}: classes lists {len(classes)}; allowed: at least 2")
+    classes, findings = table.labels("classes"), table.texts("findings", ())
+    if len(classes) < 2 or (findings and len(classes) > 2):
+        raise InvalidInput(
+            f"{path}: classes lists {len(classes)}; allowed: at least 2, and of findings 2, absent and present"
+        )
+    if len(findings) == 1 or (bool(findings) == bool(table.text("label", ""))):
+        raise InvalidInput(
+            f"{path}: label is {table.text('label', '')!r}, and findings lists {len(findings)}; allowed: "
+            "label = COLUMN, or findings = [COLUMN, COLUMN, ...]"
+        )
     schema = Schema(
         name=table.text("name", "") or path.name.removesuffix(".toml").removesuffix(".schema"),
-        label=table.text("label", ""),
+        labels=tuple(findings) or (table.text("label", ""),),
         classes=classes,
         columns=tuple(_column(feature) for feature in table.tables("feature")),
         site=table.text("site", "") or None,
@@ -163,15 +179,13 @@ def read_schema(path: Path) -> Schema:
         only_labelled=table.flag("only_labelled", False),
     )
     table.done()
-    if not schema.label:
-        raise InvalidInput(f"{path}: no label column is named; allowed: label = COLUMN")
     used = [column.column for column in schema.columns]
-    doubled = sorted({name for name in used if used.count(name) > 1})
-    forbidden = sorted(set(used) & {schema.label, schema.site, schema.patient, schema.split})
+    doubled = sorted({name for name in (*used, *schema.labels) if [*used, *schema.labels].count(name) > 1})
+    forbidden = sorted({*used, *schema.labels} & {schema.site, schema.patient, schema.split})
     if doubled or forbidden:
         raise InvalidInput(
-            f"{path}: feature columns {', '.join(doubled + forbidden)} are named twice, or are the label, "
-            f"site, patient or split column; allowed: each column once"
+            f"{path}: columns {', '.join(doubled + forbidden)} are named twice, or are the site, patient or split "
+            "column; allowed: each column once"
         )
     return schema
 
@@ -230,7 +244,8 @@ _IN_PARTS = {f"{what}_{part}" for what in ("x", "y", "patient") for part in PART
 def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int | None]) -> Dataset:
     """The archive's data set: x [N, features] is a table, used as it is; x [N, height, width] are grey images and
     x [N, height, width, 3] or [N, 3, height, width] colour ones, bytes or floats in [0, 1]. Classes are the different
-    values of y. Raises DataCorrupt naming file, array and row, InvalidInput on sizes.
+    values of y; or y [N, findings] holds 0 and 1, and NaN or -1 where a finding is not known. Raises DataCorrupt naming
+    file, array and row, InvalidInput on sizes.
     """
     arrays = without_part(read_npz(path))
     if "x" not in arrays:
@@ -238,7 +253,10 @@ def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int 
     if not {"x", "y"} <= set(arrays) or not set(arrays) <= _ONE_POOL:
         raise DataCorrupt(f"{path} holds {', '.join(sorted(arrays))}; allowed: x, y and of {', '.join(_ONE_POOL)}")
     inputs = _inputs(path, arrays["x"])
-    labels, class_names = class_labels(arrays["y"], arrays.get("classes"), where=str(path))
+    findings = finding_labels(arrays["y"], arrays.get("classes"), where=str(path))
+    labels, class_names = (
+        class_labels(arrays["y"], arrays.get("classes"), where=str(path)) if findings is None else (findings[0], STATES)
+    )
     if len(labels) != len(inputs):
         raise DataCorrupt(f"{path}: y has shape {list(arrays['y'].shape)}; allowed: [{len(inputs)}], as x")
     for name in ("site", "patient", "split"):
@@ -250,6 +268,7 @@ def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int 
         kind="image" if inputs.ndim > 2 else "table",
         class_names=class_names,
         labels=labels,
+        findings=() if findings is None else findings[1],
         sites=arrays["site"].astype(str) if "site" in arrays else None,
         patients=arrays["patient"].astype(str) if "patient" in arrays else None,
         part=_parts(path, arrays["split"].astype(str)) if "split" in arrays else None,
@@ -257,6 +276,29 @@ def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int 
     kept = no_copies(pool, flat_halves(inputs))
     pool = pool.only(kept)
     return as_dataset(pool, inputs[kept], cut_pool(pool, SHARES, sizes, seed))
+
+
+def finding_labels(
+    y: Shaped[ndarray, "*shape"], names: Shaped[ndarray, "*shape"] | None, *, where: str
+) -> tuple[Int64[ndarray, "records findings"], tuple[str, ...]] | None:
+    """The findings of each record and their names; None where y is no array of several, or its rows hold one 1 each.
+
+    y: 0 or False absent, 1 or True present, -1 or NaN not known. Raises DataCorrupt for another value, or names of
+    another number.
+    """
+    if y.ndim != 2 or y.shape[1] < 2 or y.dtype.kind not in "biuf":
+        return None
+    said = np.where(np.isnan(y), NOT_KNOWN, y) if y.dtype.kind == "f" else y.astype(np.int64)
+    if ((said == 1).sum(axis=1) == 1).all() and ((said == 0).sum(axis=1) == y.shape[1] - 1).all():
+        return None
+    wrong = ~np.isin(said, (NOT_KNOWN, 0, 1)).all(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataCorrupt(f"{where}: y, row {row + 1}: {y[row].tolist()}; allowed of findings: 0, 1, and -1 or NaN")
+    found = [f"finding {at + 1}" for at in range(y.shape[1])] if names is None else [*map(str, names.reshape(-1))]
+    if len(found) != y.shape[1]:
+        raise DataCorrupt(f"{where}: {len(found)} names of {y.shape[1]} findings; allowed: a name each")
+    return said.astype(np.int64), tuple(found)
 
 
 def _joined(path: Path, arrays: _Arrays) -> _Arrays:
@@ -352,7 +394,7 @@ def load_table(
     Rows without a label are left out where the schema says so. Raises DataCorrupt naming file, column and row,
     InvalidInput on sizes.
     """
-    given = [schema.label, schema.site, schema.patient, schema.split, *(each.column for each in schema.columns)]
+    given = [*schema.labels, schema.site, schema.patient, schema.split, *(each.column for each in schema.columns)]
     asked = [*given, *(column for column in groups if column not in ("class", "site")), time]
     names = list(dict.fromkeys(name for name in asked if name is not None))
     missing = frozenset({"", *schema.form.missing})
@@ -365,21 +407,21 @@ def load_table(
     numeric = [each.column for each in schema.columns if isinstance(each, Standardised) or each.kind == "numeric"]
     for name in numeric:
         table[name] = plain_numbers(table[name], schema.form, missing)
-    kept = np.ones(len(table[schema.label]), bool)
-    if schema.only_labelled:
-        absent = missing - {*schema.classes}
-        kept = np.array([label.strip() not in absent for label in table[schema.label]], bool)
+    absent = missing - {*schema.classes}
+    known = {name: np.array([text.strip() not in absent for text in table[name]], bool) for name in schema.labels}
+    labelled = np.stack([*known.values()]).any(axis=0)
+    kept = labelled if schema.only_labelled else np.ones_like(labelled)
     if not kept.any():
-        what = "no row with a label" if len(kept) else "no rows"
+        what = "no row with a label" if len(table[given[0] or ""]) else "no rows"
         raise DataCorrupt(f"{path} has {what}; allowed: at least one each for the private, public and test part")
     rows = np.flatnonzero(kept)
 
-    def codes(column: str, known: tuple[str, ...]) -> Shaped[ndarray, " rows"]:
-        numbers = {name: number for number, name in enumerate(known)}
-        values = table[column]
-        if column == schema.label:
-            values = [value if fits else known[0] for value, fits in zip(values, kept, strict=True)]
-        return class_ids(values, numbers, missing=missing, where=f"{path}: column {column!r}")[rows]
+    def codes(column: str, names: tuple[str, ...], *, may_miss: bool = False) -> Shaped[ndarray, " rows"]:
+        numbers, values = {name: number for number, name in enumerate(names)}, table[column]
+        if may_miss:
+            values = [value if said else names[0] for value, said in zip(values, known[column], strict=True)]
+        ids = class_ids(values, numbers, missing=missing, where=f"{path}: column {column!r}")
+        return np.where(known[column], ids, NOT_KNOWN)[rows] if may_miss else ids[rows]
 
     def texts(column: str) -> Shaped[ndarray, " rows"]:
         return np.array(record_names(table[column], missing=missing, where=f"{path}: column {column!r}"))[rows]
@@ -388,8 +430,11 @@ def load_table(
         path=path,
         name=schema.name,
         kind="table",
-        class_names=schema.classes,
-        labels=codes(schema.label, schema.classes),
+        class_names=STATES if schema.findings else schema.classes,
+        labels=np.stack([codes(each, schema.classes, may_miss=True) for each in schema.findings], axis=1)
+        if schema.findings
+        else codes(schema.labels[0], schema.classes, may_miss=schema.only_labelled),
+        findings=schema.findings,
         sites=None if schema.site is None else texts(schema.site),
         patients=None if schema.patient is None else texts(schema.patient),
         part=None if schema.split is None else codes(schema.split, PARTS),

@@ -16,7 +16,7 @@ from party.data.mapping import folded_number
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.plural import counted
 from protocols.study.terms import Feature
-from simulations.datasets.dataset import Dataset, Split, choose, cut
+from simulations.datasets.dataset import Dataset, Split, choose, cut, strata_of
 
 PARTS = ("private", "public", "test")
 # Records that are equal in all columns are copies where so many times more pairs of them are than their halves would
@@ -36,7 +36,8 @@ class Pool:
     name: str
     kind: Literal["image", "table"]
     class_names: tuple[str, ...]
-    labels: Int64[ndarray, " records"]
+    labels: Int64[ndarray, "records *findings"]
+    findings: tuple[str, ...] = ()
     sites: Shaped[ndarray, " records"] | None = None
     patients: Shaped[ndarray, " records"] | None = None
     part: Int64[ndarray, " records"] | None = None
@@ -115,9 +116,9 @@ def cut_pool(
         size if size is not None else max(1, round(share * count))
         for size, share in zip(sizes[1:], shares[1:], strict=True)
     )
-    strata = pool.labels
+    strata = strata_of(pool.labels)
     if pool.sites is not None:
-        strata = np.unique(pool.sites, return_inverse=True)[1] * len(pool.class_names) + pool.labels
+        strata = np.unique(pool.sites, return_inverse=True)[1] * (int(strata.max()) + 1) + strata
     groups = pool.patient_numbers
     parts = cut(strata, groups=groups, sizes=(sizes[0], public, test), name=str(pool.path), rng=rng)
     # Many files are sorted by class, and teachers are asked about the pool's first records.
@@ -150,6 +151,7 @@ def as_dataset(
         site_names=names,
         private_patients=patients,
         columns=columns,
+        findings=pool.findings,
         # The arrays of an archive may name the sites of its private part alone.
         test_names={name: of[parts.test] for name, of in known.items() if (of[parts.test] != "").any()},
         private_times=None if pool.times is None else pool.times[parts.private],

@@ -194,7 +194,7 @@ class Publics:
             dataset,
             private_inputs=dataset.private_inputs[nothing],
             private_labels=dataset.private_labels[nothing],
-            public_labels=np.zeros(len(dataset.public_labels), dtype=np.int64),
+            public_labels=np.zeros_like(dataset.public_labels),
             test_inputs=dataset.test_inputs[nothing],
             test_labels=dataset.test_labels[nothing],
             private_sites=None,
@@ -363,9 +363,10 @@ def _rehearsed(
 ) -> tuple[Candidate, tuple[Float32[ndarray, "pool classes"], ...]]:
     chosen, pool = settings.changed(**given), publics.pool
     queries = query_map(chosen, pool, population=publics.population)
-    study = make_record_study(
-        chosen, budgets, labelled=OneLabel(pool.classes), queries=queries, population=publics.population
-    )
+    made_of = partial(make_record_study, chosen, budgets, queries=queries, population=publics.population)
+    study, alone = made_of(labelled=pool.labelled), made_of(labelled=OneLabel(pool.classes))
+    # One finding of several is two classes under more noise, by the root of their number (mathematics.md, section 2.6).
+    alone = alone.voting(sigma=alone.gaussian.sigma * pool.labelled.told**0.5)
     # The class stands in the first number, or in each cell.
     inputs = pool.public_inputs[shown]
     nearest = said(queries, inputs, np.zeros(len(inputs), np.int64), classes=pool.classes)
@@ -375,11 +376,11 @@ def _rehearsed(
             nearest[rows] + (labels[:, None] if queries.plain else labels[:, None] * (np.arange(nearest.shape[1]) == 0))
             for rows, labels in zip(task.rows, task.labels, strict=True)
         )
-        stored = RecordCells(study.labelled, publics.population, queries, cells, (None,) * len(cells))
-        result = label_record_seed(study, stored, pool=inputs, seed=number, dropout=0.0, truth=None)
+        stored = RecordCells(alone.labelled, publics.population, queries, cells, (None,) * len(cells))
+        result = label_record_seed(alone, stored, pool=inputs, seed=number, dropout=0.0, truth=None)
         if result.soft is None or result.labelling.cells is None:
             raise InvalidInput(f"the study releases nothing ({result.labelling.stop.reason}); allowed: larger budgets")
-        clean = np.sum(stored.sums(study), axis=0)
+        clean = np.sum(stored.sums(alone), axis=0)
         right = result.labelling.cells.argmax(axis=1) == clean.argmax(axis=1)
         held = np.abs(clean).sum(axis=1)
         cell_labels.append(float(right @ held / held.sum()))
@@ -533,10 +534,13 @@ def _teachers(
     parties, pool, classes = len(publics.sizes), len(features), publics.pool.classes
     found = []
     for share in _NOISES:
-        made = _teacher_study(settings, parties, classes, pool, sigma=share * parties)
+        asked_rows = pool * publics.pool.labelled.told
+        made = _teacher_study(settings, parties, classes, asked_rows, sigma=share * parties)
         if made is None:
             continue
-        weights, labels = made
+        weights, labels = made[0], made[1] // publics.pool.labelled.told  # a question a finding
+        if not labels:
+            continue
         accuracies = []
         for number, (task, own) in enumerate(zip(rehearsed.tasks, votes, strict=True)):
             rng = simulation_rng(settings.data_seed, "teachers", number)

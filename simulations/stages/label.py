@@ -76,9 +76,10 @@ class SeedResult:
         if self.told is None:
             return [self] * tasks
         found, none = self.told.T, np.full(len(self.told), ABSTAIN, dtype=np.int64)
-        return [
-            replace(self, told=None, labelling=replace(self.labelling, labels=each, reinforced=none)) for each in found
-        ]
+        # A query has one row, or one a finding, all of them in one batch.
+        batch_of = self.labelling.batch_of[:: len(self.labelling.batch_of) // len(self.told)]
+        made = [replace(self.labelling, labels=each, reinforced=none, batch_of=batch_of) for each in found]
+        return [replace(self, told=None, labelling=each) for each in made]
 
     @property
     def said(self) -> Float64[ndarray, "pool findings"] | None:

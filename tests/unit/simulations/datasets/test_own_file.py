@@ -220,14 +220,14 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('label = "outcome"', "", "no label column is named"),
+        ('label = "outcome"', "", "allowed: label = COLUMN"),
         ('["no", "yes"]', '["no"]', "classes lists 1; allowed: at least 2"),
         ('site = "hospital"', 'centre = "hospital"', "unknown key 'centre'; allowed: classes, feature"),
         ('kind = "categorical"', 'kind = "image"', "feature 3.kind is 'image'; allowed: numeric, categorical, text"),
         ("may_miss = true", "may_miss = 1", "may_miss is '1'; allowed: true or false"),
         ("scale = 10", "scale = 0", "scale is 0.0; allowed: above 0"),
         ("scale = 10", "scale = 10\ncategories = []", "unknown key 'feature 1.categories'"),
-        ('column = "dose"', 'column = "outcome"', "columns outcome are named twice, or are the label"),
+        ('column = "dose"', 'column = "outcome"', "columns outcome are named twice"),
         ('categories = ["f", "m"]', "categories = []", "categories is empty"),
         ('patient = "person"', "[shares]\nprivate = 0.5\npublic = 0.5\ntest = 0.1", "with sum 1"),
         ('label = "outcome"', "label = ", "is not TOML: Invalid value"),
