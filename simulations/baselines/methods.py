@@ -195,7 +195,7 @@ def graded_scores(task: Task, *, budgets: str) -> Score:
         result = labelled(study, source, task.seed, given.settings, task.host)
     except InvalidInput as error:
         return Score(None, note=str(error))
-    if result.soft is None or result.soft.scores is None:
+    if result.soft is None or any(each.scores is None for each in result.soft.each):
         return Score(None, note=f"no sum was released: {result.labelling.stop.reason}")
     assert isinstance(source.stored, RecordCells)  # records voted
     dataset = task.inputs.dataset

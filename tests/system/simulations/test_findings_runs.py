@@ -74,7 +74,8 @@ def test_a_sweep_and_a_comparison_have_findings_in_every_way(own, tmp_path, caps
     assert run("baselines", *flags, "--epsilons", "8", "--seeds", "0", "--json", "--out", "b") == 0
     found = {row["method"]: row for row in json.loads(capsys.readouterr().out)}
     assert all((row["accuracy"] or 0.0) > 0.5 or row["note"] for row in found.values()), found
-    assert found["pooled"]["auroc"] > found["graded_votes"]["auroc"] > found["pate"]["auroc"] > 0.6
+    for method in ("graded_votes", "record_votes", "pate"):
+        assert 0.85 < found[method]["auroc"] < found["pooled"]["auroc"]
     assert found["majority"]["accuracy"] < found["alone"]["accuracy"] < found["pooled"]["accuracy"]
 
 
