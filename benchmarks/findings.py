@@ -26,13 +26,14 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from party.teachers.finding_scores import auroc
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.study.findings import NOT_KNOWN
 from protocols.sums.blocks import NORM_STEPS, Blocks
 from protocols.sums.contributions import said
 from simulations.datasets import load
 from simulations.datasets.dataset import Dataset, DatasetRequest
-from simulations.findings import auroc, findings_found
+from simulations.findings import findings_found
 from simulations.pipeline import released_students, study_of
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment, experiment_budgets, units_of

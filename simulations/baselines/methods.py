@@ -18,6 +18,7 @@ from coordinator.queries.choice import GRADED
 from coordinator.students import EQUAL, SCORES, student_kind
 from coordinator.students.choice import ToLearn, usual_student
 from party.teachers import teacher_kind
+from party.teachers.finding_scores import auroc
 from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.findings import NOT_KNOWN, PRESENT
@@ -25,7 +26,6 @@ from protocols.study.several_findings import Powerset
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from simulations.baselines.method import Score, Task
 from simulations.datasets.dataset import Dataset
-from party.teachers.finding_scores import auroc
 from simulations.findings import students_of
 from simulations.pipeline import released_students, study_of
 from simulations.planning.grid import Optimum, optimise_each

@@ -408,8 +408,8 @@ def load_table(
     for name in numeric:
         table[name] = plain_numbers(table[name], schema.form, missing)
     absent = missing - {*schema.classes}
-    known = {name: np.array([text.strip() not in absent for text in table[name]], bool) for name in schema.labels}
-    labelled = np.stack([*known.values()]).any(axis=0)
+    told = {name: np.array([text.strip() not in absent for text in table[name]], bool) for name in schema.labels}
+    labelled = np.stack([*told.values()]).any(axis=0)
     kept = labelled if schema.only_labelled else np.ones_like(labelled)
     if not kept.any():
         what = "no row with a label" if len(table[given[0] or ""]) else "no rows"
@@ -419,9 +419,9 @@ def load_table(
     def codes(column: str, names: tuple[str, ...], *, may_miss: bool = False) -> Shaped[ndarray, " rows"]:
         numbers, values = {name: number for number, name in enumerate(names)}, table[column]
         if may_miss:
-            values = [value if said else names[0] for value, said in zip(values, known[column], strict=True)]
+            values = [value if said else names[0] for value, said in zip(values, told[column], strict=True)]
         ids = class_ids(values, numbers, missing=missing, where=f"{path}: column {column!r}")
-        return np.where(known[column], ids, NOT_KNOWN)[rows] if may_miss else ids[rows]
+        return np.where(told[column], ids, NOT_KNOWN)[rows] if may_miss else ids[rows]
 
     def texts(column: str) -> Shaped[ndarray, " rows"]:
         return np.array(record_names(table[column], missing=missing, where=f"{path}: column {column!r}"))[rows]
