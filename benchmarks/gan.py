@@ -16,12 +16,11 @@ from typing import Final
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
-from numpy import ndarray
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from coordinator.students.student import Student, StudentKind, check_released
+from coordinator.students.student import Released, Student, StudentKind
 from coordinator.students.torch_student import (
     LABELLED_IMAGES,
     WEAK_IMAGES,
@@ -191,29 +190,13 @@ class GanKind(StudentKind):
     def needs_images(self) -> bool:
         return True
 
-    def fit(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        *,
-        unlabelled: Float32[ndarray, "rest ..."],
-        classes: int,
-        seed: int,
-    ) -> Student:
-        """Trains on targets and unlabelled images, see StudentKind.fit; with `unlabelled` empty, on targets alone."""
-        check_released(inputs, targets, unlabelled, classes, seed)
+    def learn(self, released: Released) -> Student:
+        """Trains on targets and unlabelled images; with nothing unlabelled, on targets alone."""
         return train(
-            DISCRIMINATOR,
-            inputs,
-            targets,
-            unlabelled,
-            change=LABELLED_IMAGES,
-            method=FeatureMatching(WEAK_IMAGES, torch.tensor(unlabelled, device=self.device)),
-            schedule=_SCHEDULE,
-            classes=classes,
-            seed=seed,
-            device=self.device,
-        )
+            DISCRIMINATOR, released, change=LABELLED_IMAGES,
+            method=FeatureMatching(WEAK_IMAGES, torch.tensor(released.unlabelled, device=self.device)),
+            schedule=_SCHEDULE, device=self.device,
+        )  # fmt: skip
 
 
 def gan(*, device: str) -> GanKind:

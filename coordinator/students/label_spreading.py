@@ -18,11 +18,11 @@ from sklearn.neighbors import NearestNeighbors
 
 from coordinator.queries.features import features_for, principal
 from coordinator.students.student import (
+    Released,
     Student,
     StudentKind,
     check_cpu_only,
     check_queries,
-    check_released,
     is_image,
     normalised,
     seen_classes,
@@ -84,18 +84,10 @@ class SpreadStudent(Student):
 class SpreadKind(StudentKind):
     """Labels flow along the edges of the graph, and each labelled input keeps a part of its own."""
 
-    def fit(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        *,
-        unlabelled: Float32[ndarray, "rest ..."],
-        classes: int,
-        seed: int,
-    ) -> Student:
-        """Spreads the targets over all inputs, see StudentKind.fit. The seed changes nothing."""
-        check_released(inputs, targets, unlabelled, classes, seed)
-        everything = np.concatenate([inputs, unlabelled])
+    def learn(self, released: Released) -> Student:
+        """Spreads the targets over all inputs. The seed changes nothing."""
+        inputs, targets, classes = released.inputs, released.targets, released.classes
+        everything = np.concatenate([inputs, released.unlabelled])
         features = _Compared.of(everything)
         rows = features(everything)
         given = np.zeros((len(rows), classes))

@@ -8,7 +8,7 @@ record votes use (HOG for images), not by those of the network, and there is one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from coordinator.queries.features import features_for, principal
 from coordinator.queries.neighbours import laplacian, solved
 from coordinator.students import torch_student
 from coordinator.students.choice import FOLDS, folds
-from coordinator.students.student import Student, StudentKind, check_released, is_image, normalised
+from coordinator.students.student import Released, Student, StudentKind, is_image, normalised
 from protocols.features.feature_map import FeatureMap
 
 _NEIGHBOURS: Final = 10
@@ -44,22 +44,13 @@ class PropagationKind(StudentKind):
     images: StudentKind
     rows: StudentKind
 
-    def fit(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        *,
-        unlabelled: Float32[ndarray, "rest ..."],
-        classes: int,
-        seed: int,
-    ) -> Student:
-        """Trains on the propagated labels of all inputs, see StudentKind.fit; those with an uncertain label count less
-        (Iscen et al. 2019, Eq. 11)."""
-        check_released(inputs, targets, unlabelled, classes, seed)
-        everything = np.concatenate([inputs, unlabelled])
-        spread = propagated(everything, targets, seed=seed)
-        student = self.images if is_image(inputs.shape[1:]) else self.rows
-        return student.fit(everything, certain(spread), unlabelled=inputs[:0], classes=classes, seed=seed)
+    def learn(self, released: Released) -> Student:
+        """Trains on the propagated labels of all inputs; those with an uncertain label count less (Iscen et al. 2019,
+        Eq. 11)."""
+        everything = np.concatenate([released.inputs, released.unlabelled])
+        spread = certain(propagated(everything, released.targets, seed=released.seed))
+        student = self.images if is_image(released.inputs.shape[1:]) else self.rows
+        return student.learn(replace(released, inputs=everything, targets=spread, unlabelled=everything[:0]))
 
 
 def propagated(

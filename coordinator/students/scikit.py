@@ -16,11 +16,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from coordinator.students.student import (
+    Released,
     Student,
     StudentKind,
     check_cpu_only,
     check_queries,
-    check_released,
     weighted_rows,
 )
 
@@ -70,30 +70,20 @@ class ScikitKind(StudentKind):
     make: Callable[[int], _Model]
     equal_is_none: bool = False
 
-    def fit(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        *,
-        unlabelled: Float32[ndarray, "rest ..."],
-        classes: int,
-        seed: int,
-    ) -> Student:
-        """Trains on each input once for each class with a weight, see StudentKind.fit; `unlabelled` is checked and not
-        used."""
-        check_released(inputs, targets, unlabelled, classes, seed)
-        rows, labels, weights = weighted_rows(inputs, targets)
+    def learn(self, released: Released) -> Student:
+        """Trains on each input once for each class with a weight; `unlabelled` is not used."""
+        rows, labels, weights = weighted_rows(released.inputs, released.targets)
         if (labels == labels[0]).all():  # nothing to separate, and not every classifier takes it: a tree of one leaf
             model: _Model = DecisionTreeClassifier(random_state=0)
         else:
             # scikit-learn takes 32 bits; a seed may be any non-negative integer.
-            model = self.make(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+            model = self.make(int(np.random.SeedSequence(released.seed).generate_state(1)[0]))
         plain = self.equal_is_none and bool((weights == weights[0]).all())
         with warnings.catch_warnings():
             # Steps are limited, so that a fit takes seconds.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(rows, labels, sample_weight=None if plain else weights)
-        return ScikitStudent(model, inputs.shape[1:], classes)
+        return ScikitStudent(model, released.inputs.shape[1:], released.classes)
 
 
 def random_forest(*, device: str) -> ScikitKind:

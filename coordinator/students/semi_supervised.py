@@ -17,12 +17,10 @@ from typing import Final
 
 import numpy as np
 import torch
-from jaxtyping import Float32
-from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional
 
-from coordinator.students.student import Student, StudentKind, check_released, is_image
+from coordinator.students.student import Released, Student, StudentKind, is_image
 from coordinator.students.torch_student import (
     CNN,
     LABELLED_IMAGES,
@@ -53,33 +51,13 @@ class SemiSupervisedKind(StudentKind):
     rows: Method
     device: torch.device
 
-    def fit(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        *,
-        unlabelled: Float32[ndarray, "rest ..."],
-        classes: int,
-        seed: int,
-    ) -> Student:
-        """Trains on targets and unlabelled inputs, see StudentKind.fit.
-
-        With `unlabelled` empty it is supervised training, for the longer schedule of this kind.
-        """
-        check_released(inputs, targets, unlabelled, classes, seed)
-        image = is_image(inputs.shape[1:])
+    def learn(self, released: Released) -> Student:
+        """With nothing unlabelled it is supervised training, for the longer schedule of this kind."""
+        image = is_image(released.inputs.shape[1:])
         return train(
-            CNN if image else MLP,
-            inputs,
-            targets,
-            unlabelled,
-            change=LABELLED_IMAGES if image else WEAK_ROWS,
-            method=self.images if image else self.rows,
-            schedule=_SCHEDULE,
-            classes=classes,
-            seed=seed,
-            device=self.device,
-        )
+            CNN if image else MLP, released, change=LABELLED_IMAGES if image else WEAK_ROWS,
+            method=self.images if image else self.rows, schedule=_SCHEDULE, device=self.device,
+        )  # fmt: skip
 
 
 _THRESHOLD: Final = 0.95  # of the confidence above which a prediction becomes a label; tau in the paper

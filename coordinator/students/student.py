@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -63,6 +63,17 @@ class Student(ABC):
         return ""
 
 
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What a student learns of, checked: see StudentKind.fit."""
+
+    inputs: Float32[ndarray, "answered ..."]
+    targets: Float32[ndarray, "answered classes"]
+    unlabelled: Float32[ndarray, "rest ..."]
+    classes: int
+    seed: int
+
+
 class StudentKind(ABC):
     """A way to train students; one row of the table coordinator.students.STUDENTS."""
 
@@ -71,7 +82,6 @@ class StudentKind(ABC):
         """Whether inputs must be images [height, width]."""
         return False
 
-    @abstractmethod
     def fit(
         self,
         inputs: Float32[ndarray, "answered ..."],
@@ -88,6 +98,12 @@ class StudentKind(ABC):
         unlabelled: the rest of the public pool, used by semi-supervised kinds only; may be empty. Raises InvalidInput,
         also where there is no input, and for a row without weight.
         """
+        check_released(inputs, targets, unlabelled, classes, seed)
+        return self.learn(Released(inputs, targets, unlabelled, classes, seed))
+
+    @abstractmethod
+    def learn(self, released: Released) -> Student:
+        """`fit`, of what it has checked."""
 
 
 # The shortest side of an image, in pixels.
@@ -210,18 +226,9 @@ class EqualClasses(StudentKind):
     def needs_images(self) -> bool:
         return self.kind.needs_images
 
-    def fit(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        *,
-        unlabelled: Float32[ndarray, "rest ..."],
-        classes: int,
-        seed: int,
-    ) -> Student:
+    def learn(self, released: Released) -> Student:
         """As the kind does, of weights that are divided by the share of their class."""
-        check_released(inputs, targets, unlabelled, classes, seed)
-        return self.kind.fit(inputs, equal_weights(targets), unlabelled=unlabelled, classes=classes, seed=seed)
+        return self.kind.learn(replace(released, targets=equal_weights(released.targets)))
 
 
 def equal_weights(targets: Float32[ndarray, "inputs classes"]) -> Float32[ndarray, "inputs classes"]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -24,10 +24,10 @@ from torch.nn import functional
 
 from coordinator.students.student import (
     SMALLEST_IMAGE,
+    Released,
     Student,
     StudentKind,
     check_queries,
-    check_released,
     is_image,
     normalised,
     seen_classes,
@@ -308,21 +308,18 @@ class Schedule:
 
 def train(
     network: StudentNetwork,
-    inputs: Float32[ndarray, "answered ..."],
-    targets: Float32[ndarray, "answered classes"],
-    unlabelled: Float32[ndarray, "rest ..."],
+    released: Released,
     *,
     change: Augmentation,
     method: Method | None,
     schedule: Schedule,
-    classes: int,
-    seed: int,
     device: torch.device,
     begun: TorchStudent | None = None,
 ) -> TorchStudent:
-    """Trains a student; if `method` is None or `unlabelled` is empty, only on the targets. begun: a student of the same
+    """Trains a student; if `method` is None or nothing is unlabelled, only on the targets. begun: a student of the same
     network, inputs and classes from whose parameters the training goes on."""
-    generator = np.random.default_rng(seed)
+    inputs, targets, classes = released.inputs, released.targets, released.classes
+    generator = np.random.default_rng(released.seed)
     parameters = network.initial(generator, inputs.shape[1:], classes)
     if begun is not None:
         parameters = {name: begun.parameters[name].clone() for name in parameters}
@@ -331,7 +328,7 @@ def train(
     seen = seen_classes(targets)
     offsets = seen_offsets(seen, classes).to(device)
     # Copies: torch can only share the memory of a writable array, and a memory-mapped file is read-only.
-    arrays = (inputs, normalised(targets), unlabelled)
+    arrays = (inputs, normalised(targets), released.unlabelled)
     known, weighted, rest = (torch.tensor(array, device=device) for array in arrays)
     optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
     steps = schedule.steps(len(inputs)) if len(seen) > 1 else 0  # with one class there is nothing to learn
@@ -411,30 +408,16 @@ class SupervisedKind(StudentKind):
     def needs_images(self) -> bool:
         return self.network is CNN
 
-    def fit(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        *,
-        unlabelled: Float32[ndarray, "rest ..."],
-        classes: int,
-        seed: int,
-    ) -> Student:
-        """Trains on the targets, see StudentKind.fit; `unlabelled` is checked and not used."""
-        check_released(inputs, targets, unlabelled, classes, seed)
-        if len(inputs) >= _MANY:
-            return self._converged(inputs, targets, classes=classes, seed=seed)
-        return self._trained(inputs, targets, _SCHEDULE, self.change, classes=classes, seed=seed)
+    def learn(self, released: Released) -> Student:
+        """Trains on the targets; `unlabelled` is not used."""
+        released = replace(released, unlabelled=released.inputs[:0])
+        if len(released.inputs) >= _MANY:
+            return self._converged(released)
+        return self._trained(released, _SCHEDULE, self.change)
 
-    def _converged(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        *,
-        classes: int,
-        seed: int,
-    ) -> TorchStudent:
+    def _converged(self, released: Released) -> TorchStudent:
         """The student of the last round after which labels that were held out were better predicted."""
+        inputs, targets, seed = released.inputs, released.targets, released.seed
         shuffled = np.random.default_rng([seed, *b"held out"]).permutation(len(inputs))
         count = min(int(_HELD * len(inputs)), _MOST_HELD)
         held, rest = np.sort(shuffled[:count]), np.sort(shuffled[count:])
@@ -443,9 +426,8 @@ class SupervisedKind(StudentKind):
         for each in range(self.most_rounds):
             steps = _FIRST_ROUND * 2**each
             schedule = Schedule(batch=_SCHEDULE.batch, epochs=0, fewest_steps=steps, most_steps=steps)
-            student = self._trained(
-                inputs[rest], targets[rest], schedule, _unchanged, classes=classes, seed=seed + each, begun=best
-            )
+            told = replace(released, inputs=inputs[rest], targets=targets[rest], seed=seed + each)
+            student = self._trained(told, schedule, _unchanged, begun=best)
             predicted = student.predict(inputs[held])
             agreed = float(np.take_along_axis(targets[held], predicted[:, None], axis=1).sum())
             if agreed <= most:
@@ -455,20 +437,11 @@ class SupervisedKind(StudentKind):
         return best
 
     def _trained(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        schedule: Schedule,
-        change: Augmentation,
-        *,
-        classes: int,
-        seed: int,
-        begun: TorchStudent | None = None,
+        self, released: Released, schedule: Schedule, change: Augmentation, *, begun: TorchStudent | None = None
     ) -> TorchStudent:
         return train(
-            self.network, inputs, targets, inputs[:0], change=change, method=None, schedule=schedule, classes=classes,
-            seed=seed, device=self.device, begun=begun,
-        )  # fmt: skip
+            self.network, released, change=change, method=None, schedule=schedule, device=self.device, begun=begun
+        )
 
 
 def _unchanged(inputs: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:

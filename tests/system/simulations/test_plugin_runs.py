@@ -46,8 +46,8 @@ class MostReleased(Student):
 
 
 class MostReleasedKind(StudentKind):
-    def fit(self, inputs, targets, *, unlabelled, classes, seed):
-        return MostReleased(int(targets.sum(axis=0).argmax()), classes)
+    def learn(self, released):
+        return MostReleased(int(released.targets.sum(axis=0).argmax()), released.classes)
 
 
 def student(*, device):
