@@ -26,6 +26,7 @@ ROLES = {
     "operator": "coordinator",
     "guardian": "guardian",
     "officer": "officer",
+    "physician": "physician",
     "researcher": "simulator",
     "hospital-all": "party-all",
     "operator-torch": "coordinator-torch",

@@ -19,6 +19,7 @@ LOCKS = {
     "party-all": ("party", "sklearn", "torch", "onnx", "parquet", "images", "sql", "dicom"),
     "guardian": ("party",),
     "officer": ("verify",),
+    "physician": ("verify", "onnx"),
     "coordinator": ("coordinator", "sklearn"),
     "coordinator-torch": ("coordinator", "torch"),
     "simulator": ("sim", "sklearn", "torch", "accounting"),

@@ -43,6 +43,7 @@ from protocols.release.manifest import (
 from protocols.release.signatures import SIGNATURES_FILE
 from protocols.release.sums import EVALUATION_FILE, SUMS_FILE, read_votes
 from protocols.study.deployed import DeployedStudy
+from protocols.study.features import numbers_in
 from protocols.study.file import read_deployed
 from protocols.study.votes import unit_sums
 from protocols.sums.judging import Evaluation
@@ -330,7 +331,8 @@ class JudgesFound:
 class ReleasedStudent:
     """A student whose release the consortium's coordinator signed, and the study that says how records are encoded.
 
-    features: what the student sees of a record, None for the record itself; judged: None where nobody judged it.
+    features: what the student sees of a record, None for the record itself; judged: None where nobody judged it;
+    ranges: the least and the largest number of each numeric column that it learned from.
     """
 
     study: DeployedStudy
@@ -338,6 +340,17 @@ class ReleasedStudent:
     where: str
     features: FeatureMap | None = None
     judged: JudgesFound | None = None
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def outside(self, inputs: Float32[ndarray, "records ..."]) -> list[list[str]]:
+        """Of each record, the columns whose number lies outside what the student learned from."""
+        numbers = numbers_in(self.study.terms.features, inputs) if self.ranges else {}
+        beyond = {
+            column: (found < self.ranges[column][0]) | (found > self.ranges[column][1])
+            for column, found in numbers.items()
+            if column in self.ranges
+        }
+        return [[column for column, marked in beyond.items() if marked[row]] for row in range(len(inputs))]
 
     def predict(self, inputs: Float32[ndarray, "records ..."]) -> Int64[ndarray, "records *findings"]:
         """The class id of each record, as `decided`; of several findings 1 for each that is named, else 0."""
@@ -418,7 +431,17 @@ def read_student(folder: Path, *, authority: x509.Certificate, coordinator: str)
                 f"{folder / STUDENT_FEATURES_FILE} is made of records of shape {features.input_shape}; allowed: "
                 f"{study.terms.input_shape}, the study's"
             )
-    return ReleasedStudent(study, read_bytes(path, most=2**31), str(path), features, _judges_found(folder, study))
+    judged, ranges = _judges_found(folder, study), _ranges(folder)
+    return ReleasedStudent(study, read_bytes(path, most=2**31), str(path), features, judged, ranges)
+
+
+def _ranges(folder: Path) -> dict[str, tuple[float, float]]:
+    """The ranges of the numbers that the student learned from, by column. Raises DataCorrupt."""
+    try:
+        found = dict(read_json(folder / STUDENT_FIGURES_FILE)["ranges"])
+        return {str(column): (float(low), float(high)) for column, (low, high) in found.items()}
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataCorrupt(f"{STUDENT_FIGURES_FILE} cannot be read: {error!r:.200}") from None
 
 
 def _judges_found(folder: Path, study: DeployedStudy) -> JudgesFound | None:

@@ -283,7 +283,8 @@ def train(
     click.echo(f"{kind} {made} {trained.labels} {learned}; it gives {100 * trained.agreement:.1f} % of them back")
     # How often it is right is another figure, which nobody can say without labelled records.
     click.echo("how often it is right, hospitals can say: conclave-party data score STUDY --release FOLDER")
-    say_next(f"conclave-coordinator release {study}")
+    with store_of(home) as store:
+        say_next(_after(store, study))
 
 
 # The page to open first, by whether a pool was labelled.
@@ -329,11 +330,23 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
     else:
         click.echo(job_line(job, pool))
     if job.state not in _STOPPED:
+        if job.state == "finished" and not as_json:
+            say_next(_after(store, job.study))
         return 0
     code, exit_code = _STOPPED[job.state]
     click.echo(f"error [{code}]: {job.message}", err=True)
     say_next(f"fix that, then conclave-coordinator resume {job.study}", err=True)
     return exit_code
+
+
+def _after(store: Store, name: str) -> str:
+    """What comes after a study was labelled: a student, its judges, or the release."""
+    made, home = store.study(name), store.home
+    if made.votes.pool and not (home.study(name) / "student").is_dir():
+        return f"conclave-coordinator train {name} --student auto"
+    if made.votes.evaluation is not None and not home.judged(name).exists():
+        return f"conclave-coordinator evaluate {name} --wait"
+    return f"conclave-coordinator release {name}"
 
 
 @click.command(epilog=EPILOG)

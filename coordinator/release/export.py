@@ -30,6 +30,7 @@ from protocols.features.feature_map import FeatureMap, read_features
 from protocols.features.scored_model import OUTPUT, ScoredModel
 from protocols.reading import read_bytes
 from protocols.release.manifest import STUDENT_FEATURES_FILE, check_file, files_in, sha256_of
+from protocols.study.features import number_ranges
 from protocols.study.findings import PRESENT
 
 # An export with a smaller share of equal predictions has failed; and so has a release, on another machine.
@@ -40,7 +41,7 @@ _ONNX_BYTES: Final = 2**31
 _SCIKIT_OPSET: Final = {"": 18, "ai.onnx.ml": 3}
 _FIGURES: Final = frozenset(
     {"kind", "seed", "labels", "reinforced", "unlabelled", "agreement", "predicted", "input_shape", "classes"}
-    | {"features_sha256", "encoders", "files", "thresholds"}
+    | {"features_sha256", "encoders", "files", "thresholds", "ranges"}
 )
 _KIND: Final = re.compile("[a-z0-9_.-]{1,40}")
 
@@ -135,6 +136,8 @@ def write_student(
         "features_sha256": None if features is None else features.digest,
         "encoders": [] if features is None else [each.origin() for each in features.encoders],
         "files": {name: sha256_of(folder / name) for name in names},
+        # Of what it learned from: public records. Beyond them nobody knows what it says.
+        "ranges": number_ranges(released.study.terms.features, np.asarray(pool)),
     }
 
 
@@ -180,6 +183,8 @@ def check_student(
         if other or max(apart, abs(again["agreement"] - figures["agreement"])) > 1 - _LEAST_AGREEMENT:
             raise DataCorrupt(f"{ONNX_FILE} predicts {again}; its figures say otherwise")
     different = [name for name in made if made[name] != figures.get(name)]
+    if pool is not None and figures["ranges"] != number_ranges(released.study.terms.features, np.asarray(pool)):
+        different.append("ranges")
     if different:
         raise DataCorrupt(f"the student's figures {different} are not those of its files and of the labels")
     without += [] if SAFETENSORS_FILE not in files else _check_parameters(folder, shape)

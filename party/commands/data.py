@@ -210,9 +210,9 @@ def predict(
 
     The records are read as the release's study says, with this hospital's mapping file. OUT has a line a record: its
     row, the column of --id, the predicted class and the probability that it is right, calibrated by the hospitals'
-    judges (empty where nobody judged the student), and nothing for a record that the mapping leaves out. Of several
-    findings: of each whether the student names it, and its probability. Nothing leaves. A physician without a node
-    gives --authority.
+    judges (empty where nobody judged the student), the columns whose number lies outside what the student learned from,
+    and nothing for a record that the mapping leaves out. Of several findings: of each whether the student names it, and
+    its probability. Nothing leaves. A physician without a node gives --authority.
 
     \b
     Examples:
@@ -220,7 +220,7 @@ def predict(
       conclave-party predict release-heart --authority authority.pem --records ward.csv --id case --out predicted.csv
     """
     from party.data import of_file
-    from party.data.queries import own_records
+    from party.data.queries import in_any_range, own_records
     from party.teachers.finding_scores import findings_score
     from party.teachers.scores import score as scored
 
@@ -229,7 +229,7 @@ def predict(
     if mapping is not None and authority is None:
         raise InvalidInput(f"--mapping {mapping} is given without --authority; allowed: with it; a home has one")
     student, settings = _student(release, home, authority), _as_written(home, records_path, authority, mapping)
-    terms = student.study.terms
+    settings, terms = in_any_range(settings, student.study.terms)
     inputs, labels, used = own_records(settings, records_path, terms)
     kept = None
     if id_column is not None:
@@ -244,17 +244,18 @@ def predict(
     else:
         predicted, chances = student.decided(inputs[used])
         heads = ["predicted", "probability"]
+    outside = student.outside(inputs[used])
     shape = (len(predicted), len(heads) // 2)
-    text, found = io.StringIO(), iter(zip(predicted.reshape(shape), chances.reshape(shape), strict=True))
+    text, found = io.StringIO(), iter(zip(predicted.reshape(shape), chances.reshape(shape), outside, strict=True))
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", *([] if id_column is None else [id_column]), *heads])
+    writer.writerow(["row", *([] if id_column is None else [id_column]), *heads, "outside"])
     for row, fits in enumerate(used.tolist(), start=1):
-        cells = [""] * len(heads)
+        cells, beyond = [""] * len(heads), list[str]()
         if fits:
-            told, sure = next(found)
+            told, sure, beyond = next(found)
             cells[::2] = [terms.class_names[which] for which in told.tolist()]
             cells[1::2] = ["" if isnan(chance) else f"{chance:.4f}" for chance in sure.tolist()]
-        writer.writerow([row, *([] if kept is None else [kept[row - 1]]), *cells])
+        writer.writerow([row, *([] if kept is None else [kept[row - 1]]), *cells, "; ".join(beyond)])
     write_atomically(out, text.getvalue().encode())
     result: Score | FindingsScore | None = None
     if labels is not None and findings:
@@ -264,12 +265,16 @@ def predict(
     if as_json:
         figures: dict[str, Any] = {"release": str(release), "records": len(used), "predicted": int(used.sum())}
         figures["judged"] = student.judged and (student.judged.of_findings or list(student.judged.accuracy))
+        figures["outside"] = sum(map(bool, outside))
         click.echo(json.dumps({**figures, "score": None if result is None else result.figures()}, indent=2))
         return
     said = "no labels, so nothing is scored" if result is None else result.words()
     for line in f"{int(used.sum())} of {counted(len(used), 'record')}: {said}".splitlines():
         click.echo(line)
     click.echo(_judged_words(student))
+    if marked := sum(map(bool, outside)):
+        click.echo(folded(f"outside   {counted(marked, 'record')} with a number that the student never learned from: "
+                          "nobody knows how often it is right there", " " * 10))  # fmt: skip
     click.echo(f"the release is signed by the coordinator and unaltered; predictions are in {out}")
 
 

@@ -7,6 +7,7 @@ position; without it, only shape and number can be checked.
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,17 @@ def read_queries(path: Path, data: DataSettings, terms: Terms) -> Float32[ndarra
     if bad.any():
         raise DataCorrupt(f"{path}: row {int(bad.argmax()) + 1}: NaN or infinite features; allowed: finite numbers")
     return queries
+
+
+def in_any_range(data: DataSettings, terms: Terms) -> tuple[DataSettings, Terms]:
+    """Settings and terms by which a number that the study refuses is read all the same, unless the mapping file says
+    what happens to it: for predictions, which mark it."""
+    free = {each.column for each in terms.features if each.kind == "numeric"} - data.mapping.unusable.keys()
+    features = tuple(
+        replace(each, least=None, most=None) if each.column in free else each for each in terms.features
+    )
+    mapping = replace(data.mapping, unusable={**data.mapping.unusable, **dict.fromkeys(free, "clip")})
+    return replace(data, mapping=mapping), replace(terms, features=features)
 
 
 def own_records(

@@ -105,6 +105,29 @@ def shown(feature: Feature, values: Sequence[str], *, missing: Collection[str]) 
     return [value if value.strip() in missing else f"a text of {len(value)} characters" for value in values]
 
 
+def numbers_in(
+    features: Sequence[Feature], inputs: Float32[ndarray, "rows features"]
+) -> dict[str, Float64[ndarray, " rows"]]:
+    """The numbers of each numeric column, from its features, to six digits; NaN where they are missing."""
+    found, at = {}, 0
+    for feature in features:
+        if feature.centre is not None and feature.scale is not None:
+            scaled = inputs[:, at].astype(np.float64) * feature.scale + feature.centre
+            numbers = np.expm1(scaled) if feature.log else scaled
+            missing = inputs[:, at + 1] > 0.5 if feature.may_miss else np.zeros(len(inputs), bool)
+            found[feature.column] = np.array([float(f"{each:.6g}") for each in np.where(missing, np.nan, numbers)])
+        at += feature.width
+    return found
+
+
+def number_ranges(
+    features: Sequence[Feature], inputs: Float32[ndarray, "rows features"]
+) -> dict[str, list[float]]:
+    """The least and the largest number of each numeric column that has one."""
+    known = {column: each[np.isfinite(each)] for column, each in numbers_in(features, inputs).items()}
+    return {column: [float(each.min()), float(each.max())] for column, each in known.items() if len(each)}
+
+
 def class_ids(
     values: Sequence[str], codes: Mapping[str, int], *, missing: Collection[str], where: str
 ) -> Int64[ndarray, " rows"]:

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from tests.harness.pages import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-ROLES = ("hospital", "operator", "guardian", "researcher", "officer")
+ROLES = ("hospital", "operator", "guardian", "researcher", "officer", "physician")
 
 
 def _script(name):

@@ -59,6 +59,8 @@ def release_of(folder, study, authority):
     (folder / AUTHORITY_FILE).write_bytes(to_pem(authority.authority))
     (folder / "study.toml").write_text(write_study(study))
     (folder / "student.onnx").write_bytes(student_of_first_feature(study.terms.input_shape[0]))
+    # It learned from numbers of the first feature up to 1.
+    (folder / "student.json").write_text(json.dumps({"ranges": {study.terms.features[0].column: [-9.0, 1.0]}}))
     write_manifest(folder, study=study.digest, created=NOW, key=key)
     return folder
 
@@ -172,10 +174,12 @@ def test_a_physician_without_a_node_predicts_from_the_release_and_the_authority_
     (tmp_path / "authority.pem").write_bytes(home.invitation().authority)
     given = ["predict", release, "--records", table, "--authority", tmp_path / "authority.pem"]
     assert run(away, *given, "--id", "side", "--out", tmp_path / "p.csv") == 0
+    column, numbers = FEATURES[0].column, [row[FEATURES[0].column] for row in csv.DictReader(table.read_text().splitlines())]
     with (tmp_path / "p.csv").open() as predicted:
         rows = list(csv.DictReader(predicted))
     assert all(row["side"] == row["predicted"] for row in rows)
-    assert len(rows) == 20
+    assert [row["outside"] for row in rows] == [column if float(each) > 1.0 else "" for each in numbers]
+    assert 0 < sum(bool(row["outside"]) for row in rows) < len(rows) == 20
     assert run(away, *given, "--id", "nothing", "--out", tmp_path / "q.csv") == 3
     assert "a column of" in capsys.readouterr().err
     other = Certifying()
