@@ -122,7 +122,7 @@ def _own(home: PartyHome, settings: PartySettings) -> Iterator[Hop]:
         yield _wrong("approvals", error)
         return
     yield from studies
-    if studies and all(hop.ok and not hop.waits for hop in studies) and not _runs(home):
+    if studies and all(hop.ok and not hop.waits for hop in studies) and not home.is_running:
         yield Hop("node", True, "no node runs from this home", "run: conclave-party run", waits=True)
 
 
@@ -132,14 +132,6 @@ def _wrong(name: str, error: ConclaveError) -> Hop:
     if isinstance(error, StorageFailed):
         code, exit_code = Code.STORAGE_FAILED, 6
     return Hop(name, False, str(error), meaning_of(code).next_step, exit_code)
-
-
-def _runs(home: PartyHome) -> bool:
-    try:
-        with home.running():
-            return False
-    except Refused:
-        return True
 
 
 def _permissions(home: PartyHome) -> Hop:

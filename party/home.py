@@ -193,6 +193,15 @@ class PartyHome:
         with alone(self.path / "run.lock", Refused(Code.ALREADY_RUNNING, f"another node is running from {self.path}")):
             yield
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a node runs from this home."""
+        try:
+            with self.running():
+                return False
+        except Refused:
+            return True
+
 
 def file_name(seat: str) -> str:
     """A seat as a file name: a group's "/" becomes "+", which no party's name contains."""

@@ -281,6 +281,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "task": terms.task,
             "coordinator": terms.coordinator,
             "ends": terms.ends,
+            "licence": terms.licence,
             "class_names": list(terms.class_names),
             "findings": list(study.findings),
             "pool_sha256": terms.pool_sha256,

@@ -179,6 +179,7 @@ def approval_words(
         f"Task         {terms.task}",
         f"{'Findings' if terms.findings else 'Classes':<13}{terms.predicted}",
         *_what_is_asked(study, terms, pool_checked=pool_checked),
+        f"Licence      of what is released: {terms.licence or 'none is named; see the agreement'}",
         *_who_sees(study, about),
         "",
         f"What it may cost, at most ({about.figures}; {accountant(study.accountant_name).statement}), for "

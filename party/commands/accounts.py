@@ -175,9 +175,6 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
         figures |= {"unnamed": unnamed}
         click.echo(json.dumps(figures, indent=2))
     else:
-        says = "NOT VERIFIED: see the errors" if failed else "verified: what this node keeps holds"
-        with_it = "" if release is not None or failed else "; no release was compared: --release FOLDER"
-        click.echo(f"{says}{with_it}")
         click.echo(f"policy: {counted(entries, 'entry')}, the hash chain is intact")
         for result in results:
             click.echo(
@@ -207,6 +204,11 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
         click.echo(f"NOT CHECKED  whether one of these was released before, which the release does not name: "
                    f"{', '.join(unnamed)}. This node voted in them", err=True)  # fmt: skip
         say_next("ask the operator; the figures of the release count only the earlier releases that it names", err=True)
+    if not as_json:
+        held = "verified: all that is kept here"
+        held = "verified except whether every earlier release is named" if unnamed else held
+        none = "" if release is not None else "; no release was compared: --release FOLDER"
+        click.echo("NOT VERIFIED: see the errors above" if failed else f"{held}{none}")
     return Exit.VERIFICATION if failed else Exit.PARTLY if unnamed else Exit.DONE
 
 

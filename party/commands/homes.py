@@ -49,6 +49,10 @@ _CALL_S: Final = 15.0
 @click.option("--epsilon", type=float, help="Lifetime cap: epsilon.")
 @click.option("--delta", type=float, help="Lifetime cap: delta.")
 @click.option("--settle/--no-settle", default=None, help="Whether outcomes lower charges, in studies where they can.")
+@click.option(
+    "--policy", type=click.Path(path_type=Path),
+    help="policy.sqlite of another home of this hospital, as of an earlier consortium: its caps go on here.",
+)  # fmt: skip
 @click.option("--new-key", is_flag=True, help="Discard the old key and certificate, for a new invitation.")
 @click.option("--enrol", "ask_now", is_flag=True, help="Ask for the certificate at once; `run` or `enrol` fetches it.")
 def init(
@@ -65,6 +69,7 @@ def init(
     epsilon: float | None,
     delta: float | None,
     settle: bool | None,
+    policy: Path | None,
     new_key: bool,
     ask_now: bool,
 ) -> None:
@@ -85,9 +90,9 @@ def init(
     given = (unit, epsilon, delta)
     if any(value is not None for value in given) and None in given:
         raise click.UsageError("--unit, --epsilon and --delta go together")
-    for file in (None if url is not None else data_path, beside):
+    for file in (None if url is not None else data_path, beside, policy):
         if file is not None and not file.expanduser().exists():
-            raise InvalidInput(f"{file} does not exist; allowed: the records, or the file that goes with them")
+            raise InvalidInput(f"{file} does not exist; allowed: a file or folder that is there")
     invited = read_invitation(invitation)
     make_home(home.path)
     if home.invitation_file.exists() and home.invitation().party != invited.party:
@@ -112,6 +117,7 @@ def init(
             teacher=_line("kind", teacher),
             seed=secrets.randbits(62),
             lifetime=cap,
+            policy=json.dumps("policy.sqlite" if policy is None else str(policy.expanduser().resolve())),
             settle="# settle =" if settle is None else f"settle = {json.dumps(settle)}",
         )
         write_atomically(home.settings_file, template.encode())
@@ -124,8 +130,10 @@ def init(
     try:
         home.settings()
         first = ""
-    except InvalidInput:
-        first = f"fill in {home.settings_file}, "
+    except InvalidInput as error:  # an extra that is missing is installed first; anything else is for the file
+        lacks = "pip install" in str(error)
+        click.echo(f"not yet: {error}", err=True)
+        first = "install that, " if lacks else f"fill in {home.settings_file}, "
     if ask_now:
         try:
             enrol_home(home, 0.0, say=click.echo)

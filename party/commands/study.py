@@ -217,6 +217,9 @@ def approve(
     if train_now:
         with Policy(settings.policy) as policy:
             _train(home, settings, study, policy)
+    if following == "run" and home.is_running:
+        click.echo("the node that runs takes the study up by itself", err=as_json)
+        return
     say_next(f"conclave-party {following}", err=as_json)
 
 

@@ -280,6 +280,8 @@ class Study(AnyStudy):
             del values["findings"]
         values.get("terms", {}).pop("findings", None)  # the study's
         values["roster"] = [{key: each for key, each in seat.items() if each is not None} for seat in values["roster"]]
+        if values.get("terms", {}).get("licence", "") is None:
+            del values["terms"]["licence"]
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 3\n" + canonical.encode()).digest()
 

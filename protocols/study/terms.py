@@ -146,6 +146,7 @@ class Terms:
     ends: str
     features: tuple[Feature, ...] = ()
     findings: tuple[str, ...] = ()
+    licence: str | None = None
 
     def __post_init__(self) -> None:
         if self.findings and self.label:
@@ -153,7 +154,8 @@ class Terms:
         # A count may be of no classes, and then has one column for everybody.
         without = self.findings or (not self.label and len(self.class_names) == 1)
         named = [] if without else [("label", self.label)]
-        for what, text in (("task", self.task), *named):
+        said = [] if self.licence is None else [("licence", self.licence)]
+        for what, text in (("task", self.task), *named, *said):
             if not (text and text.isprintable() and len(text) <= 2000):
                 raise InvalidInput(f"terms: {what} is {text[:80]!r}; allowed: printable text, up to 2000 characters")
         check_name(self.coordinator)

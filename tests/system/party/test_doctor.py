@@ -76,6 +76,10 @@ def test_a_home_that_was_just_made_is_to_be_filled_in_and_enrolled(member, tmp_p
     gone = ["--data", str(tmp_path / "gone.csv"), "--home", str(tmp_path / "not-made")]
     assert run_command(["init", str(invitation), *gone]) == 3
     assert not (tmp_path / "not-made").exists()
+    (tmp_path / "policy.sqlite").touch()
+    caps = ["--policy", str(tmp_path / "policy.sqlite"), "--home", str(tmp_path / "next")]
+    assert run_command(["init", str(invitation), *caps]) == 0
+    assert str(tmp_path / "policy.sqlite") in (tmp_path / "next" / "node.toml").read_text()
 
 
 def test_records_a_policy_or_a_ledger_that_is_gone_is_wrong(member, tmp_path):

@@ -174,7 +174,8 @@ def test_a_physician_without_a_node_predicts_from_the_release_and_the_authority_
     (tmp_path / "authority.pem").write_bytes(home.invitation().authority)
     given = ["predict", release, "--records", table, "--authority", tmp_path / "authority.pem"]
     assert run(away, *given, "--id", "side", "--out", tmp_path / "p.csv") == 0
-    column, numbers = FEATURES[0].column, [row[FEATURES[0].column] for row in csv.DictReader(table.read_text().splitlines())]
+    column = FEATURES[0].column
+    numbers = [row[column] for row in csv.DictReader(table.read_text().splitlines())]
     with (tmp_path / "p.csv").open() as predicted:
         rows = list(csv.DictReader(predicted))
     assert all(row["side"] == row["predicted"] for row in rows)
