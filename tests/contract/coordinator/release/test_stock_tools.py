@@ -2,11 +2,13 @@
 
 import json
 import shutil
+import subprocess
 
 import pytest
 from model_signing import verifying
 
 from coordinator.release.pages import bill_of_materials
+from tests.harness.pages import ROOT, blocks
 from tests.harness.released import failed
 
 STUDENT = {"kind": "mlp", "input_shape": [4]}
@@ -32,6 +34,16 @@ def copy(signed, tmp_path):
 
 def test_openssf_model_signing_verifies_a_release_with_the_consortiums_own_authority(signed):
     stock(signed[2], signed[2] / "authority.pem")
+
+
+def test_openssl_alone_tells_who_signed_which_files_as_the_page_says(copy):
+    shutil.copy(copy / "authority.pem", copy.parent)
+    commands = blocks(ROOT / "docs" / "how-to" / "run-a-consortium.md")[-1].text
+    checked = subprocess.run(["bash", "-euc", commands], cwd=copy, capture_output=True, text=True, check=True).stdout
+    assert "Verified OK" in checked
+    assert "labels.csv: OK" in checked
+    (copy / "labels.csv").write_text("row,label\n")
+    assert subprocess.run(["bash", "-euc", commands], cwd=copy, capture_output=True).returncode != 0
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "privacy.json", "manifest.json", "sbom.cdx.json"])
