@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -94,9 +95,21 @@ def init(
         if file is not None and not file.expanduser().exists():
             raise InvalidInput(f"{file} does not exist; allowed: a file or folder that is there")
     invited = read_invitation(invitation)
+    caps = policy and str(policy.expanduser().resolve())
+    lines = {
+        "data_name": _line("name", data_name),
+        "data_path": _place(loader, data_path, url, beside),
+        "loader": _line("loader", loader),
+        "patient": _line("patient", patient),
+        "teacher": _line("kind", teacher),
+        "lifetime": _NO_CAP if unit is None else f"[lifetime.{unit}]\nepsilon = {epsilon!r}\ndelta = {delta!r}",
+        "policy": f"policy = {json.dumps(caps or 'policy.sqlite')}",
+        "settle": "# settle =" if settle is None else f"settle = {json.dumps(settle)}",
+    }
     make_home(home.path)
     if home.invitation_file.exists() and home.invitation().party != invited.party:
         raise InvalidInput(f"{home.path} is the home of {home.invitation().party!r}; allowed: another --home")
+    _write_settings(home.settings_file, lines)
     if new_key:
         home.certificate.unlink(missing_ok=True)
         home.key.unlink(missing_ok=True)
@@ -104,23 +117,6 @@ def init(
         write_atomically(home.key, _fresh_key())
     write_atomically(home.authority, invited.authority)
     write_atomically(home.invitation_file, read_bytes(invitation, most=TOML_BYTES))
-    if not home.settings_file.exists():
-        cap = "# [lifetime.record]\n# epsilon =\n# delta ="
-        if unit is not None:
-            cap = f"[lifetime.{unit}]\nepsilon = {epsilon!r}\ndelta = {delta!r}"
-        place = _place(loader, data_path, url, beside)
-        template = (files("party") / "commands" / "node.toml").read_text(encoding="utf-8").format(
-            data_name=_line("name", data_name),
-            data_path=place,
-            loader=_line("loader", loader),
-            patient=_line("patient", patient),
-            teacher=_line("kind", teacher),
-            seed=secrets.randbits(62),
-            lifetime=cap,
-            policy=json.dumps("policy.sqlite" if policy is None else str(policy.expanduser().resolve())),
-            settle="# settle =" if settle is None else f"settle = {json.dumps(settle)}",
-        )
-        write_atomically(home.settings_file, template.encode())
     key = home.open_key()
     click.echo(f"home         {home.path}")
     click.echo(f"party        {invited.party} of {invited.consortium}")
@@ -133,7 +129,7 @@ def init(
     except InvalidInput as error:  # an extra that is missing is installed first; anything else is for the file
         lacks = "pip install" in str(error)
         click.echo(f"not yet: {error}", err=True)
-        first = "install that, " if lacks else f"fill in {home.settings_file}, "
+        first = "install that, then " if lacks else f"fill in {home.settings_file}, then "
     if ask_now:
         try:
             enrol_home(home, 0.0, say=click.echo)
@@ -145,7 +141,7 @@ def init(
             click.echo(f"enrolled {invited.party}")
         say_next(f"{first}conclave-party data check STUDY.toml, once you have the study")
         return
-    say_next(f"{first}run conclave-party enrol, and read the words to the operator by telephone")
+    say_next(f"{first}conclave-party enrol, and read the words to the operator by telephone")
 
 
 @click.command(epilog=EPILOG)
@@ -254,6 +250,21 @@ def _fresh_key() -> bytes:
     return key_to_pem(new_key())
 
 
+def _write_settings(file: Path, lines: dict[str, str]) -> None:
+    """Writes node.toml, unless it is there as these lines say it, or nothing was said; one that nobody has filled in is
+    replaced. Raises InvalidInput for any other."""
+    template = (files("party") / "commands" / "node.toml").read_text(encoding="utf-8")
+    there = file.read_text(encoding="utf-8") if file.exists() else None
+    seed = re.search("^seed = ([0-9]+)$", there or "", re.MULTILINE)
+    filled, blank = (
+        template.format(seed=secrets.randbits(62) if seed is None else seed[1], **each) for each in (lines, _BLANK)
+    )
+    if there not in (None, filled, blank) and filled != blank:
+        raise InvalidInput(f"{file} exists and says otherwise; allowed: to edit it, or to leave out what stands there")
+    if there in (None, blank):
+        write_atomically(file, filled.encode())
+
+
 def _place(loader: str | None, path: Path | None, url: str | None, beside: Path | None) -> str:
     """The lines of node.toml that say where the records are. Raises InvalidInput for a file without a meaning."""
     key = _BESIDE.get(loader or "")
@@ -269,6 +280,14 @@ def _place(loader: str | None, path: Path | None, url: str | None, beside: Path 
 
 def _line(key: str, value: str | None) -> str:
     return f"# {key} =" if value is None else f"{key} = {json.dumps(value, ensure_ascii=False)}"
+
+
+_NO_CAP: Final = "# [lifetime.record]\n# epsilon =\n# delta ="
+# The lines of a node.toml that nobody has filled in.
+_BLANK: Final = {
+    "data_name": "# name =", "data_path": "# path =", "loader": "# loader =", "patient": "# patient =",
+    "teacher": "# kind =", "lifetime": _NO_CAP, "policy": 'policy = "policy.sqlite"', "settle": "# settle =",
+}  # fmt: skip
 
 
 _encrypt = click.option(

@@ -131,8 +131,8 @@ class Terms:
     input_shape: of one query;
     features: how a table's columns become inputs, empty for arrays and images; pool_size and pool_sha256: the public
     queries, see queries.pool_digest; deadline_s: seconds that a party has for a batch; coordinator: the name in the
-    coordinator's certificate; ends: the last day (UTC, YYYY-MM-DD) on which a node answers. Raises InvalidInput, with
-    the value and the allowed range.
+    coordinator's certificate; ends: the last day (UTC, YYYY-MM-DD) on which a node answers; licence: under which the
+    release may be used, None where nothing is said. Raises InvalidInput, with the value and the allowed range.
     """
 
     task: str

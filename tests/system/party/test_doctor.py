@@ -61,16 +61,21 @@ def test_at_each_stage_it_names_the_step_that_comes_next_and_nothing_is_wrong(me
 def test_a_home_that_was_just_made_is_to_be_filled_in_and_enrolled(member, tmp_path, capsys):
     consortium, _ = member
     make_member(tmp_path / "whole", consortium)
-    assert "next: run conclave-party enrol" in capsys.readouterr().out
+    assert "next: conclave-party enrol" in capsys.readouterr().out
     invitation = write_invitation(tmp_path / "new.toml", consortium)
     assert run_command(["init", str(invitation), "--home", str(tmp_path / "new")]) == 0
     home = PartyHome(tmp_path / "new")
-    assert f"next: fill in {home.settings_file}, run conclave-party enrol" in capsys.readouterr().out
+    assert f"next: fill in {home.settings_file}, then conclave-party enrol" in capsys.readouterr().out
     hops = {hop.name: hop for hop in examine(home, timeout_s=300)}
     assert all(hop.ok for hop in hops.values())
     assert [name for name, hop in hops.items() if hop.waits] == ["settings", "certificate"]
     assert "fill in" in hops["settings"].todo
     assert "conclave-party enrol" in hops["certificate"].todo
+    at = ["init", str(invitation), "--home", str(home.path)]
+    assert run_command([*at, "--data-name", "ward"]) == 0  # nobody had filled it in
+    assert 'name = "ward"' in home.settings_file.read_text()
+    assert run_command([*at, "--data-name", "ward"]) == run_command(at) == 0
+    assert run_command([*at, "--data-name", "other"]) == 3
     home.settings_file.write_text("[data")
     assert list(failing(home)) == ["settings"]
     gone = ["--data", str(tmp_path / "gone.csv"), "--home", str(tmp_path / "not-made")]

@@ -42,6 +42,8 @@ def test_columns_of_a_csv_become_features_as_the_study_says(tmp_path):
     file.write_text("sex,other,age,crp\nm,x,60,0\nf,y,45,\n,z,50,1\n")
     expected = [[1.0, 0.0, 0, 0, 1], [-0.5, 0, 1, 1, 0], [0.0, np.log(2), 0, 0, 0]]
     np.testing.assert_allclose(read_pool(file, features=features), expected, rtol=1e-6)
+    with refuses(InvalidInput, "other"):  # it may be a hospital's records
+        read_pool(file, features=features, labels=("sick", "other"))
 
 
 @pytest.mark.parametrize(

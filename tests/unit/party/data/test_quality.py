@@ -176,6 +176,19 @@ def test_columns_are_proposed_by_what_they_hold_and_a_patient_s_is_never_a_featu
     assert found == {column: f'"{column}=YOURS"' for column in ("max_rate", "st_depression", "sex", "chol", "ill")}
 
 
+@pytest.mark.parametrize(("value", "todo"), [(5.5, '--times "chol=38.67"'), (0, "--unusable")])
+def test_numbers_that_the_study_refuses_may_be_in_another_unit(tmp_path: Path, value: float, todo: str) -> None:
+    features = (FEATURES[0], replace(FEATURES[1], least=50.0, most=700.0), FEATURES[2])
+    terms = terms_of(features, label="ill", classes=("no", "yes"), shape=(5,))
+    rows = "".join(f"63,{value},male,{'no' if row else 'yes'}\n" for row in range(6))
+    settings = settings_of(tmp_path, "age,Chol [mmol/l],sex,ill\n" + rows)
+    named = [each.column_is for each in examine_rows(settings, terms).problems if each.column_is]
+    assert named == ['"chol=Chol [mmol/l]"' if value else '"chol=YOURS"']
+    mapped = replace(settings, mapping=DataMapping(columns={"chol": "Chol [mmol/l]"}))
+    (problem,) = examine_rows(mapped, terms).problems
+    assert todo in problem.todo
+
+
 @pytest.mark.parametrize(
     ("values", "factor"), [((5.2, 6.1, 7.0, 5.9, 6.0), "38.67"), ((2450, 2600, 2300, 1900, 2500), "FACTOR")]
 )
