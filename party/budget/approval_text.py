@@ -92,7 +92,7 @@ def _counts_asked(study: DeployedStudy, terms: Terms) -> list[str]:
 
 def _labels_asked(study: DeployedStudy, terms: Terms) -> list[str]:
     sums = unit_sums(study)
-    own = "findings, all in one message as long as that of one," if study.findings else "label"
+    own = "findings, which together weigh as much as one label," if study.findings else "label"
     asked, part = "queries", f"each record votes with its own {own} in {sums.votes} of the queries"
     if sums.signed:
         asked = "features"
@@ -126,12 +126,13 @@ def _teachers_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> l
     return [
         f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed for "
         "each batch",
-        f"Asked        {terms.pool_size} public queries, in batches of up to {votes.batch_limit}, until {terms.ends}",
+        f"Asked        {terms.pool_size} public queries, in batches of up to {votes.batch_limit // votes.asks.rows}, "
+        f"until {terms.ends}",
         *chosen,
         f"Questions    {checked if pool_checked else unchecked}",
         f"Your part    each of {votes.teachers} teachers per seat votes on each query{votes.asks.in_words}; records, "
         "models and features stay here",
-        f"Released     {'labels of the findings' if study.findings else 'one label'} per query, by "
+        f"Released     one label {'of each finding ' * bool(study.findings)}per query, by "
         f"{study.mechanism.name}, a student model trained on these labels, and a privacy statement",
     ]
 
@@ -200,7 +201,7 @@ def _cost_of_teachers(study: DeployedStudy, party: str, settings: PartySettings)
         at = study.seats[seat]
         lines.append(
             f"  {seat}: epsilon {at_most(guaranteed[at].epsilon)} at delta {at_most(guaranteed[at].delta)}, weight "
-            f"{study.roster[at].weight:g} per vote; enough for {int(answers[at])} {enough}"
+            f"{study.roster[at].weight:g} per vote; enough for {int(answers[at]) // study.votes.asks.rows} {enough}"
         )
         lines.append(f"    {strength(guaranteed[at].figure)}")
     if study.unit == "record" and settings.data.patient:
