@@ -63,7 +63,7 @@ class Student(ABC):
         return ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Released:
     """What a student learns of, checked: see StudentKind.fit."""
 

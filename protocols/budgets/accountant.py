@@ -197,7 +197,13 @@ class NoiseRdp(RenyiAccountant, Accountant):
         return mechanism.rdp_source
 
 
-class GaussianRdp(NoiseRdp):
+class _OfOneLaw(NoiseRdp):
+    def meaning(self, mechanism: Mechanism) -> str:
+        bound = f"worst case, {self.noise_law.capitalize()} bound"
+        return f"{bound}: what the noisy counts can reveal at most, in Rényi differential privacy {_CONVERTED}"
+
+
+class GaussianRdp(_OfOneLaw):
     """Worst-case RDP of the Gaussian mechanism (Mironov 2017, Prop. 7)."""
 
     name = "gaussian"
@@ -205,26 +211,14 @@ class GaussianRdp(NoiseRdp):
     source = "Mironov 2017, Prop. 7"
     noise_law = "gaussian"
 
-    def meaning(self, mechanism: Mechanism) -> str:
-        return (
-            "worst case, Gaussian bound: what the noisy counts can reveal at most, in Rényi differential privacy "
-            f"{_CONVERTED}"
-        )
 
-
-class LaplaceRdp(NoiseRdp):
+class LaplaceRdp(_OfOneLaw):
     """Worst-case RDP of the Laplace mechanism (Mironov 2017, Prop. 6), for LNMax."""
 
     name = "laplace"
     statement = "worst_case_laplace"
     source = "Mironov 2017, Prop. 6"
     noise_law = "laplace"
-
-    def meaning(self, mechanism: Mechanism) -> str:
-        return (
-            "worst case, Laplace bound: what the noisy counts can reveal at most, in Rényi differential privacy "
-            f"(Mironov 2017) {_CONVERTED}"
-        )
 
 
 class GaussianDp(Accountant):

@@ -28,13 +28,8 @@ from protocols.votes import LATTICE
 SIGMA = parameter("the standard deviation of the label noise, in votes", unit="votes", role="noise", default=0.16)
 
 
-class OneHistogram(GaussianMechanism):
+class NoisyHistogram(GaussianMechanism):
     """What is released is a function of one noisy histogram, the only noise: a query has one price, answered or not."""
-
-    @classmethod
-    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
-        known = super().accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
-        return ("exact_composition", *known) if view == "label" and not secret_coins else known
 
     def noisy(
         self, counts: Float64[ndarray, "queries classes"], noise: Noise, *, view: View
@@ -53,6 +48,15 @@ class OneHistogram(GaussianMechanism):
         if self.lattice is not None:
             return integer_noise_distance(self.lattice, draws=2 * classes)
         return float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
+
+
+class OneHistogram(NoisyHistogram):
+    """One label of it: of labels alone, a number of queries that is fixed beforehand is composed exactly."""
+
+    @classmethod
+    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
+        known = super().accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
+        return ("exact_composition", *known) if view == "label" and not secret_coins else known
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,17 +18,10 @@ from numpy import ndarray
 from protocols.bounds.label_only import threshold_rdp
 from protocols.bounds.lattice_label_only import lattice_bit_rdp
 from protocols.errors import InvalidInput
-from protocols.mechanisms.gaussian_mechanism import GaussianMechanism
-from protocols.mechanisms.gnmax import (
-    histogram_mu_squared,
-    histogram_rdp,
-    integer_noise_distance,
-    noisy_histogram,
-    sigma_words,
-)
+from protocols.mechanisms.gnmax import NoisyHistogram, sigma_words
 from protocols.mechanisms.mechanism import Lattice, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import View, parameter
-from protocols.noise import Noise, check_sigma, float_noise_distance
+from protocols.noise import Noise, check_sigma
 from protocols.votes import LATTICE
 
 # The most findings of a query: a set of them is one number of 64 bits, of which one is the sign.
@@ -38,7 +31,7 @@ _TAU: Final = 1.8
 
 
 @dataclass(frozen=True, kw_only=True)
-class TauVoting(GaussianMechanism):
+class TauVoting(NoisyHistogram):
     """Each finding whose count + N(0, sigma^2) reaches the threshold; what is released is the set, as a number.
 
     sigma: standard deviation in votes, > 0; tau: the norm to which a vote is clipped, >= 1, so that a single finding
@@ -92,19 +85,6 @@ class TauVoting(GaussianMechanism):
         present = self.noisy(counts, noise, view=view) >= self.threshold
         return set_of(present.astype(np.int64))
 
-    def noisy(
-        self, counts: Float64[ndarray, "queries findings"], noise: Noise, *, view: View
-    ) -> Float64[ndarray, "queries findings"]:
-        return noisy_histogram(counts, noise, sigma=self.sigma, view=view)
-
-    def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
-        cost = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
-        return QueryCost(cost, np.zeros_like(cost))
-
-    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
-        cost = histogram_mu_squared(sensitivity, sigma=self.sigma, lattice=self.lattice)
-        return QueryCost(cost, np.zeros_like(cost))
-
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
@@ -128,11 +108,6 @@ class TauVoting(GaussianMechanism):
         each = bits[at.reshape(moves.sizes.shape)]
         worst: Float64[ndarray, " orders"] = (moves.times[:, :, None] * each).sum(axis=1).max(axis=0)
         return worst
-
-    def noise_distance(self, *, classes: int, total_weight: float) -> float:
-        if self.lattice is not None:
-            return integer_noise_distance(self.lattice, draws=2 * classes)
-        return float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
 
     def released_words(self, *, total_weight: float) -> str:
         reach = f"{self.threshold:g} of {total_weight:.4g} votes"
