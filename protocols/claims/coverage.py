@@ -28,8 +28,8 @@ DECLARED: Final = (
     "whom it calls known to one alone moves the whole of a vote there."
 )
 SEVERAL_COST: Final = (
-    "The loss has to be computed anew at the sum of these parties' weights, and grows with the square of that sum: for "
-    "k hospitals of equal weight about k² times the spend of one, not k times."
+    "The loss has to be computed anew at the sum of these hospitals' weights, and grows with the square of that sum: "
+    "for k hospitals of equal weight about k² times the spend of one, not k times."
 )
 SEVERAL_FIGURES: Final = (
     f"{SEVERAL} Each figure bounds the worst choice of so many hospitals, whoever took part, was absent or stopped "
@@ -39,8 +39,8 @@ SEVERAL_FIGURES: Final = (
 )
 EARLIER: Final = (
     "The figures hold for one unit (named with them, the smallest of these releases' units) whose data were in all of "
-    "these releases under the same party name; for the unit 'record', a patient has one record at each party. It is "
-    "assumed that every release of the consortium that used these data is listed, that each one's figures hold, and "
+    "these releases under the same hospital name; for the unit 'record', a patient has one record at each hospital. It "
+    "is assumed that every release of the consortium that used these data is listed, that each one's figures hold, and "
     "that no budget was chosen by looking at private data. Epsilons add up, or Renyi divergences at one common order, "
     "whichever is less; deltas add up."
 )
@@ -70,17 +70,17 @@ SIMULATED: Final = (
     "cryptographic noise."
 )
 _SECRET: Final = (
-    "Anyone who learns which votes entered a query: figures of secret participation rely on coins that only the party "
-    "sees."
+    "Anyone who learns which votes entered a query: figures of secret participation rely on coins that only the "
+    "hospital sees."
 )
 _OF_A_RELEASE: Final = (
     "What a hospital does outside this study: other uses of the same data, models of its own, its own logs.",
     "Releases of other consortia or queriers on the same data. Each hospital's node counts them against one lifetime "
     "cap, which this statement does not know.",
     "Whether labels or student are right: a guarantee of privacy is none of accuracy or fitness for clinical use.",
-    "Side channels: how long a party took to answer, and when, is seen by the coordinator and the network; the audit "
-    "log in this release shows when each batch was asked and settled.",
-    "Absences: that a party was absent or refused is public, and is assumed not to depend on its patients' data.",
+    "Side channels: how long a hospital took to answer, and when, is seen by the coordinator and the network; the "
+    "audit log in this release shows when each batch was asked and settled.",
+    "Absences: that a hospital was absent or refused is public, and is assumed not to depend on its patients' data.",
 )
 
 
@@ -163,8 +163,8 @@ def caveats(study: Protection) -> list[tuple[str, str]]:
     against = (
         (
             "It holds against whoever sees the labels",
-            "and abstentions: the public, the querying party, the student's users. It does not hold against somebody "
-            "who sees noisy counts or votes.",
+            "and abstentions: the public, the querying hospital, the student's users. It does not hold against "
+            "somebody who sees noisy counts or votes.",
         )
         if study.view == "label"
         else (
@@ -177,7 +177,7 @@ def caveats(study: Protection) -> list[tuple[str, str]]:
         ("It does not protect from", not_protected_from(study)),
         (f"It protects {study.unit_in_words}.", _more_of_unit(study)),
         (
-            "A patient known to several hospitals is covered by no single party's ε.",
+            "A patient known to several hospitals is covered by no single hospital's ε.",
             f"Their data moves the votes of all those hospitals. {SEVERAL_COST}",
         )
         if study.hospitals == 1
@@ -188,9 +188,9 @@ def caveats(study: Protection) -> list[tuple[str, str]]:
 def _more_of_unit(study: Protection) -> str:
     """What else an epsilon of this unit covers, or does not."""
     if study.unit == "party":
-        return "So it protects every record and every person of that party alone."
+        return "So it protects every record and every person of that hospital alone."
     if study.unit == "patient":
-        return "So it protects all records of that patient at that party. A whole party's data is not what it protects."
+        return "So it protects all records of that patient there. A whole hospital's data is not what it protects."
     return study.said.more_of_record[study.pooled]
 
 

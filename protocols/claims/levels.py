@@ -33,7 +33,7 @@ class LevelWords:
     custodians: str = "The coordinator holds no records, and cannot find a person in what it has."
     asked: str = "public questions"
     public: tuple[str, ...] = (
-        "The public queries: every party knows them, and nothing protects the people they are about.",
+        "The public queries: every hospital knows them, and nothing protects the people they are about.",
     )
     elsewhere: tuple[str, ...] = ()
 
@@ -81,17 +81,17 @@ LEVELS: Final = {
         within="",
     ),
     "secure_sum": LevelWords(
-        not_protected_from="{asks} together with more than {parties}: what they know together about votes and noise "
-        "weakens or undoes these figures. A party can add any vector to the sum: nothing limits it to {most}.",
-        who_sees_votes="{asks} sees noisy sums of all votes and no vote, as long as at most {parties} collude with it; "
-        "each party adds some of the noise",
-        noise="Each party adds a part of the noise: {votes:.4g} votes (standard deviation) to each count if all vote. "
-        "The figures count on the part of the honest ones alone.",
+        not_protected_from="{asks} together with more than {hospitals}: what they know together about votes and noise "
+        "weakens or undoes these figures. A hospital can add any vector to the sum: nothing limits it to {most}.",
+        who_sees_votes="{asks} sees noisy sums of all votes and no vote, as long as at most {hospitals} collude with "
+        "it; each hospital adds some of the noise",
+        noise="Each hospital adds a part of the noise: {votes:.4g} votes (standard deviation) to each count if all "
+        "vote. The figures count on the part of the honest ones alone.",
         servers=(
             (
                 "the coordinator, {coordinator}",
-                "for each query the noisy histogram of all votes together; which party was absent or refused; sizes of "
-                "ledgers. No vote of a single party.",
+                "for each query the noisy histogram of all votes together; which hospital was absent or refused; sizes "
+                "of ledgers. No vote of a single hospital.",
                 "as the public; {figures}, if at most {hospitals} collude with it",
             ),
         ),

@@ -64,7 +64,6 @@ class Protection:
             Asks=self.asks[:1].upper() + self.asks[1:],
             guardian=self.guardian,
             figures=self.figures,
-            parties=counted(self.colluders, "party"),
             hospitals=counted(self.colluders, "hospital"),
             **said,
             **more,

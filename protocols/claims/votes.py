@@ -14,7 +14,7 @@ SEVERAL_RECORDS: Final = (
     "column (`data.patient`), as then all of them lie with one teacher; elsewhere only each record on its own is "
     "covered."
 )
-_ONE_RECORD = "A person with several records, or a whole party's data, is not what this ε protects."
+_ONE_RECORD = "A person with several records, or a whole hospital's data, is not what this ε protects."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +65,15 @@ class VoteWords:
         return {name: text for name, text in vars(self).items() if isinstance(text, str)}
 
 
-_ABSENT = "which party was absent or refused; sizes of ledgers."
+_ABSENT = "which hospital was absent or refused; sizes of ledgers."
 _SHARES = "Of every vote one of two shares, which alone says nothing."
 _LABELS = "the released labels, which queries got none, and everything made from them"
 _VOTES: Final = {
     "teacher": VoteWords(
         once=False,
         units={
-            "record": "one record of one party, which lies with one teacher and moves one vote",
-            "party": "all data of one party, which move the votes of all of its teachers",
+            "record": "one record of one hospital, which lies with one teacher and moves one vote",
+            "party": "all data of one hospital, which move the votes of all of its teachers",
         },
         views={
             "label": _LABELS,
@@ -82,7 +82,7 @@ _VOTES: Final = {
         of_pooled="one record, which may be learned by several teachers, and moves the votes of all of them",
         more_of_record=(
             "A person with several records is covered where all of them lie with one teacher, which casts one vote; a "
-            "whole party's data is not what this ε protects.",
+            "whole hospital's data is not what this ε protects.",
             _ONE_RECORD,
         ),
         several_records=SEVERAL_RECORDS,
@@ -96,9 +96,9 @@ _VOTES: Final = {
         "lowered by a signed outcome at nodes that settle.",
         saw_hospital="the public queries, which of them were answered, and its own votes. Not the votes of others.",
         saw_public="the released labels, which queries were refused, the student trained on them, and this folder.",
-        saw_clear=f"every party's votes on every query it answered, in the clear; {_ABSENT} No record and no teacher.",
+        saw_clear=f"every hospital's votes on every query that it answered; {_ABSENT} No record and no teacher.",
         saw_first=f"labels, which queries were refused, {_ABSENT} {_SHARES}",
-        saw_second="labels, which parties took part, which queries were refused. Of every vote the other share.",
+        saw_second="labels, which hospitals took part, which queries were refused. Of every vote the other share.",
         learned="; if it departed from the protocol, it learned at most a function of the noisy counts, up to "
         "epsilon {epsilon}",
         guardian_sees="which seats answered, whose votes were malformed, which queries were answered; no vote, no "
@@ -122,30 +122,30 @@ _VOTES: Final = {
     "record": VoteWords(
         once=True,
         units={
-            "record": "one record of one party, which votes once in the whole study",
-            "patient": "all records of one patient at one party, which together have at most one vote, once in the "
+            "record": "one record of one hospital, which votes once in the whole study",
+            "patient": "all records of one patient at one hospital, which together have at most one vote, once in the "
             "whole study",
-            "party": "all data of one party, which together have at most one vote, once in the whole study",
+            "party": "all data of one hospital, which together have at most one vote, once in the whole study",
         },
         views={"histogram": "the noisy sums of all records' votes, and everything made from them"},
         more_of_record=(_ONE_RECORD, _ONE_RECORD),
         several_records=EACH_RECORD,
         unnamed=(EACH_RECORD, EACH_RECORD),
-        every="the sum of each party's records' votes",
+        every="the sum of each hospital's records' votes",
         sent="the sum of its records' votes",
         most="one vote a record",
         charged="The one batch is charged for good when it is asked; no outcome, true or false, changes a charge.",
         settled="The one batch is charged for good when it is asked; no outcome, true or false, changes a charge.",
         saw_hospital="the public queries and its own records' votes. Not the votes of others.",
         saw_public="the noisy sums, the labels and the student that are made of them, and this folder.",
-        saw_clear=f"the sum of each party's records' votes, without noise; {_ABSENT} No record.",
-        saw_first=f"the noisy sum of all parties' votes; {_ABSENT} {_SHARES}",
-        saw_second="the noisy sum of all parties' votes; which parties took part. The other share.",
+        saw_clear=f"the sum of each hospital's records' votes, without noise; {_ABSENT} No record.",
+        saw_first=f"the noisy sum of all hospitals' votes; {_ABSENT} {_SHARES}",
+        saw_second="the noisy sum of all hospitals' votes; which hospitals took part. The other share.",
         learned="",
         guardian_sees="which seats answered, and the noisy sum of all their records' votes; of no single seat",
         guardian_sees_label="which seats answered, and the noisy sum of all their records' votes; of no single seat",
-        departs="A server that departs from the protocol can change the sums. A party proves that as many records as "
-        "it declares could say its sum, or that it is no longer than theirs; not that they are true.",
+        departs="A server that departs from the protocol can change the sums. A hospital proves that as many records "
+        "as it declares could say its sum, or that it is no longer than theirs; not that they are true.",
         refused="",
         kept="its records, its settings, what it approved, its ledger with a signed log of what was asked",
         replies="its records' summed votes",
@@ -157,18 +157,18 @@ _VOTES: Final = {
 _COUNT: Final = replace(
     _VOTES["record"],
     units={
-        "record": "one record of one party, which is counted once in the whole study",
-        "patient": "all records of one patient at one party, who is counted once in the whole study",
+        "record": "one record of one hospital, which is counted once in the whole study",
+        "patient": "all records of one patient at one hospital, who is counted once in the whole study",
     },
     views={"histogram": "the noisy counts, and everything made from them"},
-    every="each party's counts",
+    every="each hospital's counts",
     sent="the counts of its records",
     most="one record in each column",
     saw_hospital="which columns are counted, and its own records' counts. Not the counts of others.",
     saw_public="the noisy counts, and this folder.",
-    saw_clear=f"each party's counts, without noise; {_ABSENT} No record.",
-    saw_first=f"the noisy counts of all parties together; {_ABSENT} {_SHARES}",
-    saw_second="the noisy counts of all parties together; which parties took part. The other share.",
+    saw_clear=f"each hospital's counts, without noise; {_ABSENT} No record.",
+    saw_first=f"the noisy counts of all hospitals together; {_ABSENT} {_SHARES}",
+    saw_second="the noisy counts of all hospitals together; which hospitals took part. The other share.",
     guardian_sees="which seats answered, and the noisy counts of all of them together; of no single seat",
     guardian_sees_label="which seats answered, and the noisy counts of all of them together; of no single seat",
     replies="its counts",

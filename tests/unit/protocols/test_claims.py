@@ -83,19 +83,19 @@ def test_no_sentence_claims_more_than_the_level_gives(subtests):
     for study in ALL:
         with subtests.test(name_of(study)):
             said = said_of(study)
-            hides_votes = ("No vote of a single party", "noisy sums of all votes and no vote", "nobody sees a vote")
+            hides_votes = ("No vote of a single hospital", "noisy sums of all votes and no vote", "nobody sees a vote")
             if study.level == "clear":
                 assert not any(claim in said for claim in hides_votes)
                 assert "it sees every vote in the clear" in said
                 assert "none by differential privacy" in said
             else:
-                assert "in the clear; which party was absent" not in said
+                assert "it answered; which hospital was absent" not in said
             # Whatever hides a vote is said with whom it does not hide it from.
             assert ("collude" in said) == (study.level != "clear")
             assert ("guardian" in said) == study.guarded
             assert ("computational" in said) == study.guarded
             assert ("nobody sees a vote, unless" in said) == study.guarded
-            assert ("more than 2 parties" in said) == (study.level == "secure_sum")
+            assert ("more than 2 hospitals" in said) == (study.level == "secure_sum")
             assert ("the models that answered" in said) == (study.level == "hidden_queries")
 
 
@@ -103,7 +103,7 @@ def test_no_sentence_claims_more_than_unit_and_view_give(subtests):
     for study in ALL:
         with subtests.test(name_of(study)):
             said = said_of(study)
-            assert ("all data of one party" in said) == (study.unit == "party")
+            assert ("all data of one hospital" in said) == (study.unit == "party")
             assert ("moves one vote" in said) == (study.unit == "record" and not study.pooled)
             assert ("may be learned by several teachers" in said) == (study.unit == "record" and study.pooled)
             one_by_one = "elsewhere only each record on its own is covered"
@@ -117,9 +117,9 @@ def test_secret_participation_rests_on_secret_coins_and_a_patient_of_several_hos
     for study in ALL:
         with subtests.test(name_of(study)):
             said = said_of(study)
-            assert ("coins that only the party sees" in said) == study.secret
+            assert ("coins that only the hospital sees" in said) == study.secret
             assert "no single hospital's epsilon covers that patient" in said
-            assert "covered by no single party's ε" in said
+            assert "covered by no single hospital's ε" in said
 
 
 def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospitals_and_to_the_guardian(subtests):
@@ -192,10 +192,10 @@ def test_where_records_vote_nothing_is_said_of_teachers_abstentions_or_a_label_t
             said = said_of(study)
             assert not re.search("teacher|refused,|which queries|every vote in|flip labels", said)
             assert "once in the whole study" in said
-            assert ("all records of one patient at one party" in said) == (study.unit == "patient")
+            assert ("all records of one patient at one hospital" in said) == (study.unit == "patient")
             assert ("A patient with several records is not covered" in said) == (study.unit == "record")
-            assert ("all data of one party" in said) == (study.unit == "party")
-            assert ("it sees the sum of each party's records' votes in the clear" in said) == (study.level == "clear")
+            assert ("all data of one hospital" in said) == (study.unit == "party")
+            assert ("sum of each hospital's records' votes in the clear" in said) == (study.level == "clear")
             assert ("any vector" in said) == (study.level == "secure_sum")
             assert ("computational" in said) == (study.level == "two_server")
 
@@ -226,7 +226,7 @@ def test_the_noise_that_is_stated_is_what_both_servers_add_and_the_figures_count
     assert "Each of the two servers adds noise of its own" in noise_added(study_of("two_server"), votes=8.485)
     assert "together 8.485 votes" in noise_added(study_of("two_server"), votes=8.485)
     assert "The coordinator adds all of the noise: 6 votes" in noise_added(study_of("clear"), votes=6.0)
-    assert "Each party adds a part" in noise_added(study_of("secure_sum"), votes=7.0)
+    assert "Each hospital adds a part" in noise_added(study_of("secure_sum"), votes=7.0)
 
 
 def test_in_short_says_who_is_protected_from_whom_how_strongly_who_is_not_what_is_unchecked_and_more(subtests):

@@ -133,7 +133,7 @@ def test_the_statement_says_what_the_epsilon_means_for_one_record_once_and_for_e
     for words in made["records"]["used_once"].values():
         assert words.startswith("Each record's data are used once, in one noisy sum, and this costs at most epsilon 20")
         assert "for ever" in words
-    assert made["protected"]["unit_in_words"] == "one record of one party, which votes once in the whole study"
+    assert made["protected"]["unit_in_words"] == "one record of one hospital, which votes once in the whole study"
     for seat in made["seats"]:
         assert seat["guarantee"]["epsilon"] == pytest.approx(20.0, rel=1e-3)
     page, card = ((folder / name).read_text() for name in ("privacy.html", "model_card.md"))

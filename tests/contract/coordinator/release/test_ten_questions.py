@@ -9,7 +9,7 @@ import pytest
 from coordinator.release.pages import privacy_page
 
 QUESTIONS = {
-    "Who is protected?": ("Who is protected: One record of one party",),
+    "Who is protected?": ("Who is protected: One record of one hospital",),
     "From whom?": ("From whom: Anyone who sees the released labels", "the public, the other hospitals"),
     "How strongly?": ("Weak protection of one record", "also names at least 33 of 10,000 who did not"),
     "What does 5 mean?": ("An epsilon of 5 is weak", "e to the power of epsilon", "one in 50,000"),

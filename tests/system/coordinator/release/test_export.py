@@ -176,9 +176,7 @@ def test_a_student_is_released_with_files_that_predict_as_it_does(signed, tmp_pa
     assert float(stated[1]) == pytest.approx(epsilon, rel=1e-3)
     # Which data left the hospitals, and which did not.
     page = (folder / "privacy.html").read_text()
-    assert (
-        "votes on every query it answered, in the clear; which party was absent or refused; sizes of ledgers. " in page
-    )
+    assert "votes on every query that it answered; which hospital was absent or refused; sizes of ledgers. " in page
     assert "No record and no teacher." in page
     assert [check for check in verify_release(folder, None) if check.passed is False] == []
 
