@@ -136,7 +136,7 @@ def test_four_hospitals_label_two_findings_and_each_is_predicted_by_name(tmp_pat
             str(tmp_path / "predicted.csv"), "--json",
         ))  # fmt: skip
         head, *rows = csv.reader((tmp_path / "predicted.csv").read_text().splitlines())
-        assert head == ["row", "num", "num probability", "exang", "exang probability"]
+        assert head == ["row", "num", "num probability", "exang", "exang probability", "outside"]
         assert len(rows) == len(data.test_inputs)
         areas = {each["name"]: each["auroc"] for each in shown["score"]["findings"]}
         assert areas["num"] > 0.7
