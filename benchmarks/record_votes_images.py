@@ -7,8 +7,9 @@
 ledgers of their own, at level `clear`, with one query for each centre of a cluster of the public pool. Labels are
 propagated over the pool, and the student is that of the last epoch: nothing is chosen by test accuracy. A mix of
 budgets is run twice: with weights by budget, and with every party at the smallest. Each line is a mean over seeds of
-the partition, the noise and the student, with the half-width of its 95 % interval. --rows FILE.csv keeps the row of
-each seed: budgets, rule of the weights, seed, student, share of the pool's labels that are right, accuracy.
+the pool and the test set, the partition, the noise and the student, with the half-width of its 95 % interval. --rows
+FILE.csv keeps the row of each seed: budgets, rule of the weights, seed, student, share of the pool's labels that are
+right, accuracy.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,13 +58,13 @@ def main() -> None:
     asked = parser.parse_args()
     sizes = {"private_size": asked.private_size, "public_size": asked.public_size, "test_size": asked.test_size}
     data = datasets.load(asked.dataset, DatasetRequest(data_dir=asked.data_dir, seed=0, **sizes))
-    began = time.perf_counter()
-    features = features_for(data.public_inputs, asked.features, seed=0)
-    queries = cluster_queries(data.public_inputs, features, queries=asked.queries, seed=0)
-    print(f"{asked.dataset}: {queries.rows} queries in {features.width} features: {_since(began)}", flush=True)
-    began = time.perf_counter()
-    cells = said(queries, data.private_inputs, data.private_labels, classes=data.classes)
-    print(f"features and nearest queries of {len(cells)} private records: {_since(began)}", flush=True)
+    drawn = {}
+    for seed in range(asked.seeds):
+        began, each = time.perf_counter(), _drawn_anew(data, seed)
+        features = features_for(each.public_inputs, asked.features, seed=seed)
+        queries = cluster_queries(each.public_inputs, features, queries=asked.queries, seed=seed)
+        drawn[seed] = each, queries, said(queries, data.private_inputs, data.private_labels, classes=data.classes)
+        print(f"seed {seed}: {queries.rows} queries in {features.width} features: {_since(began)}", flush=True)
     settings = [(f"epsilon {each}", each, "uniform") for each in asked.epsilons.split(",")]
     if asked.budgets:
         least = min(part.partition(":")[0] for part in asked.budgets.split(","))
@@ -70,7 +72,7 @@ def main() -> None:
     for what, budgets, rule in settings:
         rows = []
         for seed in range(asked.seeds):
-            rows.append(_one(asked, data, queries, cells, budgets=budgets, rule=rule, seed=seed))
+            rows.append(_one(asked, *drawn[seed], budgets=budgets, rule=rule, seed=seed))
             print(f"  seed {seed}: pool {rows[-1][0]:.4f}, student {rows[-1][1]:.4f}", flush=True)
             if asked.rows is not None:
                 with asked.rows.open("a", encoding="utf-8", newline="") as file:
@@ -80,6 +82,18 @@ def main() -> None:
         for name, values in zip(("labels of the pool", f"student {asked.student}"), np.array(rows).T, strict=False):
             mean, half = mean_and_interval(values)
             print(f"  {name:20} {mean:.4f}" + (f" +- {half:.4f}" if half is not None else ""), flush=True)
+
+
+def _drawn_anew(data: Dataset, seed: int) -> Dataset:
+    """The data set with its pool and its test records drawn anew from both, so that an interval covers them, too."""
+    inputs = np.concatenate([data.public_inputs, data.test_inputs])
+    labels = np.concatenate([data.public_labels, data.test_labels])
+    order, pool = np.random.default_rng(seed).permutation(len(labels)), len(data.public_labels)
+    public, test = order[:pool], order[pool:]
+    return replace(
+        data, public_inputs=inputs[public], public_labels=labels[public], test_inputs=inputs[test],
+        test_labels=labels[test],
+    )  # fmt: skip
 
 
 def _one(

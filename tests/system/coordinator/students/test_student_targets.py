@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy import ndarray
+from sklearn.datasets import load_digits
 from torch.nn import functional
 
 from coordinator.students import STUDENTS, scikit, semi_supervised, student_kind, torch_student
@@ -55,6 +56,21 @@ def probability_of_high(kind: StudentKind, targets: ndarray) -> tuple[float, flo
     """The mean probability of class 1 among high and among low records."""
     found = fit(kind, targets).predict_proba(inputs_of(kind)[TESTED])[:, 1]
     return float(found[HIGH[TESTED]].mean()), float(found[~HIGH[TESTED]].mean())
+
+
+def test_label_spreading_says_how_often_it_is_right_though_labels_are_wrong() -> None:
+    images, truth = load_digits(return_X_y=True)
+    rng, images = np.random.default_rng(0), (images / 16).astype(np.float32).reshape(-1, 8, 8)
+    order = rng.permutation(len(truth))
+    released, rest, tests = np.split(order, [200, 1000])
+    labels = np.where(rng.random(200) < 0.2, rng.integers(0, 10, 200), truth[released])
+    student = student_kind("label_spreading").fit(
+        images[released], one_hot(labels, 10), unlabelled=images[rest], classes=10, seed=0
+    )
+    sure = student.predict_proba(images[tests]).max(axis=1)
+    right = student.predict(images[tests]) == truth[tests]
+    assert abs(sure.mean() - right.mean()) < 0.06
+    assert right.mean() > 0.9
 
 
 @pytest.mark.parametrize("name", NETWORKS)
