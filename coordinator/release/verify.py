@@ -17,6 +17,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar  # Any: parsed JSON
 
@@ -56,6 +57,7 @@ from coordinator.students import SCORES
 from coordinator.students.student import Student
 from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_pem, fingerprint, identify, in_both_forms
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
+from protocols.installing import install
 from protocols.labelling.coordinator import JUDGES
 from protocols.ledger.amount import Amount
 from protocols.levels.two_server.released import read_signed
@@ -367,11 +369,14 @@ def _soft_labels(
     if cells is None or given is None:
         return None, "no sums are released, and nothing is made of them", ""
     said = f"the soft labels of {len(given.members)} public records follow from the sums"
+    left = _GIVE_POOL if pool is None else ""
+    if pool is not None and find_spec("sklearn") is None:
+        pool, left = None, f"install scikit-learn: {install('verify')}"
     if pool is None:
         made = labels_again(study, cells, queries, given.members, charged=charged)
         said += f", if these lie in the queries that {SOFT_LABELS_FILE} names: that was not checked"
         if made is None:
-            return None, "they follow from the pool too, so they were not made again", _GIVE_POOL
+            return None, "they follow from the pool too, so they were not made again", left
     else:
         soft = soft_labels_of_study(study, cells, queries, pool, charged=charged)
         if not np.array_equal(members_of(queries, pool), given.members):
@@ -380,7 +385,7 @@ def _soft_labels(
     worst = float(np.abs(made - given.probabilities).max())
     if not worst <= _SAME_CHANCE:
         raise DataCorrupt(f"a soft label differs by {worst:.3g} from what the sums give; allowed: {_SAME_CHANCE:g}")
-    return soft, said, "" if pool is not None else _GIVE_POOL
+    return soft, said, left
 
 
 def _evidence(folder: Path) -> tuple[ReleaseEvidence, str, str]:
