@@ -43,7 +43,7 @@ _FIGURES: Final = frozenset(
     {"kind", "seed", "labels", "reinforced", "unlabelled", "agreement", "predicted", "input_shape", "classes"}
     | {"features_sha256", "encoders", "files", "thresholds", "ranges"}
 )
-_KIND: Final = re.compile("[a-z0-9_.-]{1,40}")
+_KIND: Final = re.compile("[a-z0-9_.+-]{1,40}")
 
 
 def export_student(student: Student, pool: Float32[ndarray, "queries ..."], folder: Path) -> Written:

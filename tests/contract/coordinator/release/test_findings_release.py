@@ -67,7 +67,7 @@ def test_labels_of_findings_are_released_by_name_learned_and_verified(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("kind", "student"), [("graded", "scores"), ("graded", "logistic_regression"), ("columns", "mlp")]
+    ("kind", "student"), [("graded", "scores"), ("graded", "logistic_regression+equal"), ("columns", "mlp")]
 )
 def test_sums_of_findings_give_labels_and_students_that_a_verifier_makes_again(tmp_path, kind, student):
     study, queries = record_study_of(kind, epsilon=50.0, findings=NAMES)
