@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
@@ -12,7 +14,11 @@ from protocols.levels.level import Aggregation, Ballot, Cast, Counted, LeftOut, 
 from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
 from protocols.refusals.code import Code
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
+from protocols.sums.unlike import distances
 from protocols.wire.messages import ConcealedVotes, Outcome, VoteReply, VoteRequest
+
+_UNLIKE_OTHERS = "unlike others"
 
 
 class ClearBallot(Ballot):
@@ -62,6 +68,7 @@ class ClearAggregation(Aggregation):
             answered = np.zeros(cast.shape[1], dtype=np.int64)
             return Counted(answered, tuple(votes), left_out, cells=self._apart(study, cast, seats))
         tally = study.votes.tally(study, cast, seats, reserved.takes_part[seats])
+        _UNLIKE[type(study.votes)](reserved, cast, list(votes))
         labels, cells = study.released(tally / study.units, self._noise, predictions=reserved.predictions)
         return Counted(labels, tuple(votes), left_out, cells=cells)
 
@@ -92,7 +99,33 @@ def _checked(seat: str, reply: object, reserved: ReservedBatch) -> Int64[ndarray
     return reply.votes
 
 
+def _note_unlike(reserved: ReservedBatch, cast: Int64[ndarray, "seats rows columns"], seats: list[str]) -> None:
+    """Notes how far each seat's sum stands apart, for whoever sees all of them: nothing of it is released."""
+    study, votes = reserved.study, unit_sums(reserved.study)
+    claims = [votes.claim(study, seat, judges=False) for seat in seats]
+    found = distances(cast, claims, [study.declared(seat) for seat in seats])
+    if found is not None:
+        each = np.full(len(study.roster), np.nan)
+        each[[study.seats[seat] for seat in seats]] = found
+        reserved.ledger.note(reserved.request.digest, _UNLIKE_OTHERS, each.astype("<f8").tobytes())
+
+
+def unlike_others(study: Study, ledger: Ledger) -> dict[str, float]:
+    """How far each seat's sum of units' votes stood apart (sums/unlike.py), the furthest first; {} if not known."""
+    stored = ledger.stored(0)
+    kept = None if stored is None else ledger.noted(stored.digest, _UNLIKE_OTHERS)
+    pairs = zip(study.seats, np.frombuffer(kept or b"", dtype="<f8").tolist(), strict=False)
+    return dict(sorted(((seat, far) for seat, far in pairs if far == far), key=lambda each: -each[1]))
+
+
 def clear_noise(study: Study, streams: Streams) -> Noise:
     """The noise of all batches, in order: who voted does not matter. For simulations."""
     lattice, rng = study.lattice, streams("noise")
     return simulated(rng) if lattice is None else lattice_noise(rng.bytes, units=lattice.units)
+
+
+# What the coordinator notes of sums that it sees.
+_UNLIKE: dict[type[Votes], Callable[[ReservedBatch, ndarray, list[str]], None]] = {
+    TeacherVotes: lambda reserved, cast, seats: None,
+    UnitSums: _note_unlike,
+}

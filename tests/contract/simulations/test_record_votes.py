@@ -10,7 +10,7 @@ from party.party import Party
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation, unlike_others
 from protocols.noise import simulated
 from protocols.study.file import read_study, write_study
 from protocols.study.findings import OneLabel
@@ -208,6 +208,26 @@ def test_nobody_sends_in_the_clear_what_the_units_that_it_declared_could_not(kin
             study.votes.check_cast(study, "b", bad, ids)
     with refuses(InvalidInput, "population"):
         replace(study, roster=(replace(study.roster[0], population=0), *study.roster[1:]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_the_clear_the_coordinator_keeps_how_far_each_sum_stands_apart(kind) -> None:
+    study = study_of("clear", queries=KINDS[kind])
+    declared = [replace(seat, population=len(held[0])) for seat, held in zip(study.roster, HOLDINGS, strict=True)]
+    study, sums = replace(study, roster=tuple(declared)), contributions(study, KINDS[kind], HOLDINGS)
+    inputs, labels, units = HOLDINGS[0]
+    made_up = (np.repeat(inputs[:1], len(inputs), axis=0), np.full_like(labels, labels[0]), units)
+    for sent in (sums, [contributions(study, KINDS[kind], [made_up, *HOLDINGS[1:]])[0], *sums[1:]]):
+        with Ledger(":memory:") as ledger:
+            parties = parties_of(study, sent, [Ledger(":memory:") for _ in sent])
+            transport = InProcessTransport({name: party.handle for name, party in parties.items()})
+            labelling_of(study, ClearAggregation(simulated(np.random.default_rng(1))), transport, ledger)
+            found = unlike_others(study, ledger)
+        if sent is sums:
+            assert max(found.values()) < 1.7
+        else:
+            assert next(iter(found)) == "a"
+            assert found["a"] > 2.5
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -2,12 +2,15 @@
 
 import json
 import signal
+import sys
 from dataclasses import replace
+from subprocess import Popen
 
 import pytest
 
 from party.demo.demo_data import demo_data, record_draft
 from protocols.features.scored_model import ScoredModel
+from protocols.ledger.ledger import Ledger
 from protocols.study.levels import SecureSum
 from protocols.sums.judging import Evaluation, usual_score_bins
 from simulations.setup.levels import seat_keys
@@ -15,6 +18,18 @@ from tests.harness.clocks import wait_until
 from tests.harness.local_consortium import ConsortiumHere
 
 SHARE, EPSILON = 0.3, 8.0
+# A node that adds a million votes to one entry of its sum.
+CHEATING = """
+from protocols.levels.two_server import ballot
+honest = ballot.share_sum
+def any_vector(cells, **how):
+    share, guardians = honest(cells, **how)
+    share.numbers[0] = (int(share.numbers[0]) + 2**20) % (2**31 - 1)
+    return share, guardians
+ballot.share_sum = any_vector
+from party.__main__ import main
+main()
+"""
 
 
 class Judging(ConsortiumHere):
@@ -34,7 +49,9 @@ def consortium_of(folder, level):
     study = record_draft(data)
     bins = usual_score_bins(SHARE * study.votes.population)
     judges = Evaluation.of(share=SHARE, key=bytes(32), bins=bins, classes=2, threshold=0.5)
-    study = replace(study, roster=tuple(replace(seat, epsilon=EPSILON) for seat in study.roster))
+    held = {name: len(rows) for name, rows in data.rows.items()}
+    seats = (replace(seat, epsilon=EPSILON, population=held[seat.party]) for seat in study.roster)
+    study = replace(study, roster=tuple(seats))
     study = study.voting(evaluation=judges)
     if level == "secure_sum":
         keys = seat_keys(len(study.roster))
@@ -68,7 +85,8 @@ def test_four_hospitals_judge_the_student_that_they_taught_and_nobody_pays_twice
         consortium.set_up()
         for name in data.hospitals:
             consortium.start(name)
-        consortium.coordinator("label", "demo", "--wait")
+        said = consortium.coordinator("label", "demo", "--wait")
+        assert ("distance" in said) == (level == "clear")  # only there is a sum seen
         after_votes = spent_of(consortium)
         assert after_votes == pytest.approx([EPSILON] * 4, rel=1e-3)
         killed(consortium, "centre")
@@ -119,5 +137,44 @@ def test_four_hospitals_judge_the_student_that_they_taught_and_nobody_pays_twice
             "coordinator", tmp_path / "centre", "evaluate", "demo", "--wait", allowed=tuple(range(1, 12))
         )
         assert refused == ""
+    finally:
+        consortium.stop()
+
+
+@pytest.mark.slow
+def test_a_hospital_that_adds_any_vector_is_refused_and_the_study_of_the_others_ends(tmp_path, forked):
+    study = replace(record_draft(demo_data(None)), quorum=3)
+    consortium = Judging(tmp_path, demo_data(None), study, say=lambda line: None)
+    consortium.add_guardian()
+    cheat, *honest = reversed(list(consortium.data.hospitals))
+    try:
+        consortium.set_up()
+        for name in honest:
+            consortium.start(name)
+        with (tmp_path / f"{cheat}.log").open("ab") as log:
+            command = [sys.executable, "-c", CHEATING, "run", "--home", str(tmp_path / cheat)]
+            consortium.processes[cheat] = Popen(command, stderr=log)
+        consortium.coordinator("label", "demo", "--wait")
+        for name in ("centre", "guardian"):
+            killed(consortium, name)
+        homes = {name: next((tmp_path / name).rglob("ledger.sqlite")) for name in ("centre", "guardian")}
+        for path in homes.values():
+            with Ledger(path) as ledger:
+                assert ledger.stored(0).settled
+                assert {seat: bool(amount) for seat, amount in ledger.settled(0).items()} == {
+                    name: name != cheat for name in consortium.data.hospitals
+                }
+                refused = [entry.fields["parties"] for entry in ledger.log.entries() if entry.event == "votes_refused"]
+                assert refused == [cheat]
+        own = next((tmp_path / cheat / "studies").rglob("ledger*.sqlite"))
+
+        def told():
+            with Ledger(own) as ledger:
+                return ("votes_not_counted", "bad_votes") in [
+                    (entry.event, entry.fields.get("code")) for entry in ledger.log.entries()
+                ]
+
+        wait_until(told, timeout_s=120)
+        consortium.coordinator("train", "demo", "--student", "logistic_regression")
     finally:
         consortium.stop()
