@@ -96,8 +96,7 @@ def _text(figures: dict[str, Any], now_s: float) -> str:
     lines = [serving_line(figures, now_s=now_s)]
     if figures["parties"]:
         rows = [
-            [each["party"], each["connected"], each["days_left"], each["revoked"] or ""]
-            for each in figures["parties"]
+            [each["party"], each["connected"], each["days_left"], each["revoked"] or ""] for each in figures["parties"]
         ]
         lines += ["", table(["party", "connected", "days left", "revoked"], rows)]
     for each in figures["silent"]:
@@ -137,8 +136,7 @@ passphrase = passphrase_command(
 )
 
 
-_EVERY_S = 0.2
-_LINE_EVERY_S = 1.0
+_EVERY_S, _LINE_EVERY_S = 0.2, 1.0
 _STOPPED = {"stopped": (Code.LABELLING_STOPPED, Exit.NETWORK), "failed": (Code.LABELLING_FAILED, Exit.UNEXPECTED)}
 _student_option = click.option(
     "--student", help=f"Student that is trained between the rounds of an interactive study: {' | '.join(STUDENTS)}."
@@ -309,6 +307,7 @@ def _ask(store: Store, name: str, student: str | None, without: tuple[str, ...])
 
 def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
     """Shows a job's progress, to its end if `wait`; returns the exit code."""
+    from coordinator.labelling.unlike import unlike_hospitals
     from coordinator.status import alive, job_line, waiting_line
 
     if not job.ended and alive(store, now_s=time.time()) is None:
@@ -331,7 +330,7 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
         click.echo(job_line(job, pool))
     if job.state not in _STOPPED:
         if job.state == "finished" and not as_json:
-            _show_unlike(store, job.study)
+            click.echo(unlike_hospitals(store, job.study), nl=False)
             say_next(_after(store, job.study))
         return 0
     code, exit_code = _STOPPED[job.state]
@@ -347,25 +346,6 @@ def _after(store: Store, name: str) -> str:
         return f"conclave-coordinator train {name} --student auto"
     asks = made.votes.evaluation is not None and not home.judged(name).exists()
     return f"conclave-coordinator {f'evaluate {name} --wait' if asks else f'release {name}'}"
-
-
-def _show_unlike(store: Store, study: str) -> None:
-    """Shows how far each hospital's sum stood apart, where the coordinator saw them. It is on this terminal alone."""
-    from coordinator.store.store import ledger_path
-    from protocols.ledger.ledger import Ledger
-    from protocols.levels.clear import unlike_others
-
-    with Ledger(ledger_path(store.home, study)) as ledger:
-        found = unlike_others(store.study(study), ledger)
-    if found:
-        click.echo(
-            "How far each hospital's records are from all others' (1 if they were drawn alike; for you alone, as it is "
-            "not protected):"
-        )
-        click.echo(table(["hospital", "distance"], [[seat, f"{far:.1f}"] for seat, far in found.items()]))
-        click.echo(
-            "Hospitals differ, so this accuses nobody: four real ones had 2.4 to 5.1, made-up records 4.8 to 13."
-        )
 
 
 @click.command(epilog=EPILOG)
