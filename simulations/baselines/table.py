@@ -78,6 +78,7 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
     those in which the method gave a model.
     """
     found = []
+    table = table if "auroc" in table else table.assign(auroc=np.nan)  # stored tables of one class keep none
     for (method, epsilon), group in table.groupby(["method", "epsilon"], sort=False, dropna=False):
         known = pd.to_numeric(group["accuracy"]).dropna().to_numpy(dtype=np.float64)
         mean, half = mean_and_interval(known) if len(known) else (None, None)

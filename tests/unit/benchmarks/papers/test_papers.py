@@ -130,7 +130,7 @@ def test_a_finished_part_is_kept_and_the_same_command_goes_on(tmp_path, monkeypa
     page = Path("out/report.html").read_text()
     assert page.index("1 of 1 cells") < page.index("An invented paper") or "In short" in page
     assert "votes are &lt;not&gt; published" in page
-    assert "98.00 ± 2.48 %" in page
+    assert "98.00 ± 2.48\xa0%" in page
     table = pd.read_csv("out/cells.csv")
     np.testing.assert_array_equal(table["near"].isna(), [False, True, True])
     pd.testing.assert_frame_equal(pd.read_parquet("out/cells.parquet")[["ours"]], table[["ours"]])

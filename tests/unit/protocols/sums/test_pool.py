@@ -56,9 +56,9 @@ def test_a_warning_names_the_columns_that_differ_and_says_which_way() -> None:
     assert unlike_words(compared(1, moved=0.0)[2].p_value, words) == ""
     assert differences(columns, [(12, 1.0, 1.0)]) == []
     ward, stay = columns[1], Feature(column="stay", kind="numeric", centre=4.0, scale=3.0, may_miss=True)
-    assert ward.difference(2, -0.123, -0.4) == "ward is c less often (by 12% of records)"
+    assert ward.difference(2, -0.123, -0.4) == "ward is c less often (by 12 % of records)"
     assert stay.difference(0, 0.5, 0.52) == "stay is higher (by 1.5, or 0.52 standard deviations)"
-    assert stay.difference(1, 0.1, 0.3) == "stay is missing more often (by 10% of records)"
+    assert stay.difference(1, 0.1, 0.3) == "stay is missing more often (by 10 % of records)"
 
 
 def test_weights_are_alike_where_the_pool_is_not_unlike() -> None:
