@@ -10,6 +10,7 @@ from protocols.errors import MalformedMessage, Refused
 from protocols.labelling import guardian as guardian_module
 from protocols.ledger.audit_log import EMPTY
 from protocols.levels.two_server import ballot as ballot_module
+from protocols.levels.two_server import shared_sums
 from protocols.levels.two_server.aggregation import opened_signature
 from protocols.levels.two_server.conversation import Submission, send
 from protocols.levels.two_server.shared_sums import SumShare, _expanded, check_sum_share, proofs_of, share_sum
@@ -302,3 +303,23 @@ def test_a_batch_that_is_given_up_stays_charged_and_is_never_opened(world) -> No
     assert got.cells is None
     assert got.spent.tolist() == STUDY.budgets.amount(1, 1).tolist()
     assert not world.here.faults
+
+
+@pytest.mark.parametrize("side", ["coordinator", "guardian"])
+@pytest.mark.parametrize("wrong", ["other proofs", "short", "no elements"])
+def test_a_message_of_the_check_that_is_none_ends_it_before_anything_is_opened(side, wrong) -> None:
+    own, share = share_sum(SUMS[1], proof=PROOFS[1], context=b"batch", source=seeded_source(1))
+    here, there = pair(wait_s=2.0)
+    about = {"context": b"batch", "secret": bytes(32), "pin": lambda step, value: None}
+    agreed = shared_sums._agreed([PROOFS[1 if wrong != "other proofs" else 2]], b"batch")
+    rest = b"" if side == "guardian" else b"\xff" * 4 * shared_sums._opened_size([PROOFS[1]])
+    message = agreed + bytes(32) + rest
+    there.send(message[:-1] if wrong == "short" else message)
+    if side == "guardian":
+        if wrong == "no elements":
+            there.send(b"\xff" * 4 * shared_sums._opened_size([PROOFS[1]]))
+        check, given = shared_sums.guardian_checks_sums, share
+    else:
+        check, given = shared_sums.coordinator_checks_sums, [own]
+    with refuses(MalformedMessage):
+        check(here, given, [PROOFS[1]], **about)
