@@ -37,7 +37,7 @@ class Fate(IntEnum):
     NOT_SUBMITTED = 2
     # What was submitted was not signed by the seat's party, or not sealed to the guardian.
     BAD_SEAL = 3
-    # Not one vote per query.
+    # Not one vote per query, or a sum that no declared units could send.
     BAD_VOTES = 4
     # Those of three batches were refused, where queries are hidden: no more of the seat's are taken.
     VOTES_BARRED = 5
