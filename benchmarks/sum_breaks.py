@@ -15,10 +15,12 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.features.feature_map import FeatureMap
+from protocols.mechanisms import Mechanism, TauVoting
+from protocols.noise import StandardNormal
 from protocols.study.study import Study
-from protocols.sums.blocks import NORM_STEPS, Blocks, Features, Nearest, Steps
+from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks, Features, Nearest, Steps
 from protocols.sums.contributions import contribution_sum, graded_sum, said
-from simulations.audit.breaks import Contribute, Draws, Holding, SumBreak, Sums
+from simulations.audit.breaks import Contribute, Draws, FindingBreak, Holding, SumBreak, Sums, scaled_noise
 from simulations.stages.record_votes import contributions
 
 # Two cells, of which only the first is used.
@@ -226,4 +228,48 @@ GRADED_BREAKS: dict[str, SumBreak] = {
         "noise as if no entry were below 0", of="graded", contribute=contributions, run=_smaller_noise(0.5**0.5)
     ),
 }
-SUM_BREAKS = NOISE_BREAKS | RECORD_BREAKS | GRADED_BREAKS
+
+
+def _whole_findings(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
+    """Each finding is as long as all together."""
+    sums = []
+    for seat, (features, labels, units) in zip(study.roster, holdings, strict=True):
+        psi = TARGET_STEPS * np.where(labels < 0, 0, 2 * labels - 1)
+        whose = units if study.unit == "patient" else np.arange(len(labels))
+        phi, weight = queries.of_records(features), round(seat.weight * study.units)
+        each = [graded_sum(phi, psi[:, [at]], whose, weight=weight) for at in range(labels.shape[1])]
+        sums.append(np.concatenate(each, axis=1))
+    return sums
+
+
+FINDING_SUM_BREAKS: dict[str, SumBreak] = {
+    "findings-whole": SumBreak("each finding is as long as all", of="findings", contribute=_whole_findings),
+    "findings-unscaled": SumBreak("a patient's findings are not scaled to norm 1", of="findings", contribute=_unscaled),
+    "findings-twice": SumBreak("each unit's findings are counted twice", of="findings", contribute=_counted_twice),
+    "findings-weight": SumBreak(
+        "the weight of the largest budget for all, in findings", of="findings", contribute=_largest_weight
+    ),
+    "findings-one-charged": SumBreak(
+        "noise as if one finding of two were told", of="findings", contribute=contributions,
+        run=_smaller_noise(0.5**0.5),
+    ),
+}  # fmt: skip
+SUM_BREAKS = NOISE_BREAKS | RECORD_BREAKS | GRADED_BREAKS | FINDING_SUM_BREAKS
+
+
+def _unclipped(mechanism: Mechanism) -> Mechanism:
+    assert isinstance(mechanism, TauVoting)  # a break of tau alone
+    return replace(mechanism, tau=1e3)
+
+
+def _one_for_all(noise: StandardNormal) -> StandardNormal:
+    return lambda shape: np.broadcast_to(noise((*shape[:-1], 1)), shape)
+
+
+FINDING_BREAKS: dict[str, FindingBreak] = {
+    "votes-unclipped": FindingBreak("votes on findings are not clipped", of="tau", counted=_unclipped),
+    "votes-one-noise": FindingBreak("one noise for all findings", of="tau", noise=_one_for_all),
+    "votes-half-noise": FindingBreak("half of the noise on votes on findings", mechanism=scaled_noise(0.5)),
+    "votes-twice": FindingBreak("a vote on findings counts twice", votes=lambda counts: 2 * counts),
+    "votes-one-charged": FindingBreak("one finding of a query is charged", of="binary", charged_once=True),
+}

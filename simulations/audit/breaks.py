@@ -72,14 +72,31 @@ class SumBreak:
     releases: int = 1
 
 
-AnyBreak = Break | RunBreak | SumBreak
+@dataclass(frozen=True)
+class FindingBreak:
+    """What is done to a teacher's vote on several findings.
+
+    of: the way that is broken, None for all; counted: the mechanism by which a vote is counted; votes: the counts of
+    one vote; mechanism, noise: as of a Break; charged_once: whether a query is charged as one row.
+    """
+
+    meaning: str
+    of: str | None = None
+    counted: Callable[[Mechanism], Mechanism] = lambda mechanism: mechanism
+    votes: Callable[[Counts], Counts] = lambda counts: counts
+    mechanism: Callable[[Mechanism], Mechanism] = lambda mechanism: mechanism
+    noise: Callable[[StandardNormal], StandardNormal] = lambda noise: noise
+    charged_once: bool = False
+
+
+AnyBreak = Break | RunBreak | SumBreak | FindingBreak
 HONEST, HONEST_SUMS = Break("nothing is broken"), SumBreak("nothing is broken")
-B = TypeVar("B", Break, RunBreak, SumBreak)
+B = TypeVar("B", Break, RunBreak, SumBreak, FindingBreak)
 
 
 def _check(name: str, loaded: object) -> Mapping[str, AnyBreak]:
     if not (isinstance(loaded, dict) and all(isinstance(one, AnyBreak) for one in loaded.values())):
-        raise InvalidInput("it is no dict of breaks by name; allowed: Break, RunBreak or SumBreak each")
+        raise InvalidInput("it is no dict of breaks by name; allowed: Break, RunBreak, SumBreak or FindingBreak each")
     return loaded
 
 

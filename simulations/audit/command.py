@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS, check_view, mechanism_parameters
+from protocols.study.several_findings import WAYS
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.votes import LATTICE
 from runtime.exits import SimulationExit
@@ -54,6 +55,8 @@ def _breaks() -> str:
 )
 @click.option("--votes-by", help="Who votes: teachers on every query, or each private record once.",
               type=click.Choice(("teacher", "record")), default="teacher", show_default=True)  # fmt: skip
+@click.option("--findings-by", help="Teachers' votes on --classes findings of a record, 2 to 4, in place of one label: "
+              f"{', '.join(WAYS)}, with commas.")  # fmt: skip
 @click.option("--mechanism", "mechanisms", multiple=True, help=f"{' | '.join(MECHANISMS)}; repeat it, or give a list "
               "with commas [all].")  # fmt: skip
 @click.option("--view", help="What is seen: labels only, or the noisy histogram [both].", type=click.Choice(VIEWS))
@@ -100,7 +103,7 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
     from simulations.progress import Reporter
 
     given = [n for n in flags if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
-    settings = _AUDITS[flags["votes_by"]](flags, given)
+    settings = (_of_findings if flags["findings_by"] else _AUDITS[flags["votes_by"]])(flags, given)
     out = Path(flags["out"]) if flags["out"] else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
@@ -148,11 +151,28 @@ def _of_teachers(flags: dict[str, Any], given: list[str]) -> AuditSettings:
     return settings
 
 
+def _of_findings(flags: dict[str, Any], given: list[str]) -> AuditSettings:
+    """An audit of votes on several findings. Raises InvalidInput."""
+    from simulations.audit.finding_votes import AuditedFindings
+
+    idle = [name for name in given if name in ("mechanisms", "votes_by", "epsilon", "rate", *_NOISE)]
+    if idle:
+        flag = idle[0].removesuffix("s") if idle[0] == "mechanisms" else idle[0]
+        raise InvalidInput(f"--{flag.replace('_', '-')} has no effect with --findings-by; leave one of them out")
+    audited = AuditedFindings(
+        ways=tuple(dict.fromkeys(each.strip() for each in flags["findings_by"].split(","))),
+        views=VIEWS if flags["view"] is None else (check_view(flags["view"]),),
+        findings=flags["classes"],
+        **{name: flags[name] for name in ("queries", "weight", "sigma")},
+    )
+    return _settings(audited, flags)
+
+
 def _of_records(flags: dict[str, Any], given: list[str]) -> AuditSettings:
     """An audit of record votes. Raises InvalidInput."""
     from simulations.audit.unit_sums import AuditedUnitSums
 
-    idle = [name for name in given if name in ("mechanisms", *_DESCRIBED, *_NOISE)]
+    idle = [name for name in given if name in ("mechanisms", "findings_by", *_DESCRIBED, *_NOISE)]
     if idle:
         flag = idle[0].removesuffix("s") if idle[0] == "mechanisms" else idle[0]
         raise InvalidInput(f"--{flag.replace('_', '-')} has no effect with --votes-by record; leave one of them out")

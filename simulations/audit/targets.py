@@ -25,7 +25,7 @@ from protocols.budgets.filter import budget_filters, noise_reserve
 from protocols.budgets.participation import coins
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput
-from protocols.mechanisms import ONE_VOTE, Mechanism, Sensitivity, View
+from protocols.mechanisms import Mechanism, Sensitivity, View
 from protocols.mechanisms.winner_law import mixed
 from protocols.noise import StandardNormal
 from protocols.plural import at_most
@@ -92,7 +92,8 @@ def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
 
     Raises InvalidInput if no filter affords them at this delta.
     """
-    sensitivity = Sensitivity(np.array([target.weight]), np.array([target.rate]), delta_squared=ONE_VOTE)
+    moved = target.mechanism.squared_move(target.classes)
+    sensitivity = Sensitivity(np.array([target.weight]), np.array([target.rate]), delta_squared=moved)
     cost = target.accountant.query_cost(target.mechanism, sensitivity, view=target.view, classes=target.classes)
     spend = target.queries * (cost.ask + cost.answer)[0]
     orders, epsilon, reserve = target.accountant.orders, 0.0, 0.0

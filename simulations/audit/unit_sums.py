@@ -32,6 +32,7 @@ from protocols.features.feature_map import FeatureMap
 from protocols.levels.secure_sum.terms import noise_share
 from protocols.mechanisms import Lattice
 from protocols.noise import LatticeNoise, Noise, cryptographic, simulated
+from protocols.study.findings import labelled
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
 from protocols.study.votes import UnitSums, unit_sums
@@ -375,20 +376,26 @@ PARTITIONS = Blocks(FeatureMap((2,)), tuple(_partition(each, points=_QUERIES[1:3
 NEAREST = Blocks(FeatureMap((2,)), (_partition(0, points=_QUERIES, nearest=2),))
 
 
+# Places along both features, and the label, or what is said of each finding.
+_Record = tuple[float, float, int | tuple[int, ...]]
+
+
 @dataclass(frozen=True, eq=False)
 class WorstCase:
-    """One unit of the first party, before and after: places along both features and labels of its records."""
+    """One unit of the first party, before and after; findings: of records that have several labels."""
 
     name: str
     unit: str
     queries: Blocks
-    before: Sequence[tuple[float, float, int]]
-    after: Sequence[tuple[float, float, int]]
+    before: Sequence[_Record]
+    after: Sequence[_Record]
+    findings: tuple[str, ...] = ()
 
     def holdings(self, *, moved: bool) -> list[Holding]:
         """Every party's records; only the first unit of the first party differs between the two sides."""
         own = _holding(self.after if moved else self.before, unit=0)
-        others = [_holding(_BYSTANDER, unit=1), _holding(_BYSTANDER, unit=2)]
+        bystander = _BYSTANDER if not self.findings else [(_LEFT, _RIGHT, (1,) * len(self.findings))]
+        others = [_holding(bystander, unit=1), _holding(bystander, unit=2)]
         party = tuple(np.concatenate(parts) for parts in zip(*others, strict=True))
         first = tuple(np.concatenate(parts) for parts in zip(own, *others, strict=True))
         return [first, *([party] * (PARTIES - 1))]  # type: ignore[list-item]  # three arrays each, as in a Holding
@@ -445,10 +452,27 @@ def graded_cases(unit: str) -> list[WorstCase]:
     ]
 
 
-_BYSTANDER = [(_LEFT, _RIGHT, 1)]
+_FINDINGS = ("first", "second")
 
 
-def _holding(records: Sequence[tuple[float, float, int]], *, unit: int) -> Holding:
+@cache
+def finding_cases(unit: str) -> list[WorstCase]:
+    """The cases of a sum of two findings: all findings change, or the opposite record; nothing known moves half."""
+    both, none, unknown = (1, 1), (0, 0), (-1, -1)
+    pairs = [
+        ("all other findings", [(_LEFT, _LEFT, both)], [(_LEFT, _LEFT, none)]),
+        ("the opposite record", [(_LEFT, _LEFT, both)], [(_RIGHT, _RIGHT, both)]),
+        ("nothing known any more", [(_LEFT, _LEFT, both)], [(_LEFT, _LEFT, unknown)]),
+    ]
+    if unit == "patient":
+        pairs.append(("five records", [(_LEFT, _LEFT, both)] * 5, [(_LEFT, _LEFT, none)] * 5))
+    return [WorstCase(name, unit, GRADED_FEATURES, before, after, _FINDINGS) for name, before, after in pairs]
+
+
+_BYSTANDER: list[_Record] = [(_LEFT, _RIGHT, 1)]
+
+
+def _holding(records: Sequence[_Record], *, unit: int) -> Holding:
     features = np.array([each[:2] for each in records], dtype=np.float32)
     labels = np.array([each[2] for each in records], dtype=np.int64)
     return features, labels, np.full(len(records), unit, dtype=np.int64)
@@ -459,7 +483,8 @@ def _record_study(level: AuditedLevel, case: WorstCase, epsilon: float, delta: f
     """The study of a party with this budget and two with twice as much, made by the code that makes every study."""
     plan = RecordVotesPlan(
         name="audit",
-        classes=CLASSES,
+        classes=labelled(case.findings, CLASSES).columns(signed=case.queries.signed),
+        findings=case.findings,
         unit=case.unit,
         population=100,
         queries=case.queries,
@@ -475,4 +500,5 @@ def _record_study(level: AuditedLevel, case: WorstCase, epsilon: float, delta: f
 
 RECORDS = AuditedSums("records", ("record", "patient"), worst_cases, _record_study, contributions)
 GRADED = AuditedSums("graded", ("record", "patient"), graded_cases, _record_study, contributions)
-SUMS = (RECORDS, GRADED)
+FINDINGS = AuditedSums("findings", ("record", "patient"), finding_cases, _record_study, contributions)
+SUMS = (RECORDS, GRADED, FINDINGS)
