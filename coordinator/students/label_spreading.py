@@ -145,8 +145,8 @@ def _certainty(
         held[out] = probabilities(rest)[places[out]].mean(axis=1)
     own = given[:answered]
     losses = {
-        (power, wrong): -float((own * np.log((1 - wrong) * _raised(held, power) + wrong / given.shape[1])).sum())
-        for power in _POWERS.tolist()
+        (power, wrong): -float((own * np.log((1 - wrong) * raised + wrong / given.shape[1])).sum())
+        for power, raised in [(each, _raised(held, each)) for each in _POWERS.tolist()]
         for wrong in (_WRONG if (own.max(axis=1) == 1).all() else _WRONG[:1]).tolist()
     }
     return min(losses, key=lambda each: losses[each])[0]

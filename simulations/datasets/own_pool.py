@@ -70,7 +70,8 @@ def no_copies(pool: Pool, halves: tuple[Sequence[Hashable], Sequence[Hashable]])
     """Which records to keep so that none stands in the file again, as another part's or another patient's.
 
     halves: the values of each record in every other column, and in the rest. A record with the same values as others is
-    their copy where both halves find these alone; or where far more records are equal than by chance (_MORE). Of copies
+    their copy where both halves find these alone, and not where all records are the same; or where far more records are
+    equal than by chance (_MORE). Of copies
     the first of the test part is kept, else of the public, else of the private part, and those of the same patient
     there.
     """
@@ -79,7 +80,7 @@ def no_copies(pool: Pool, halves: tuple[Sequence[Hashable], Sequence[Hashable]])
     alike = [np.bincount(each).astype(float) for each in (first, second, both)]
     one, other, equal = (float((each * (each - 1)).sum()) for each in alike)
     count = len(both)
-    copied = alike[2][both] > 1
+    copied = (alike[2][both] > 1) & (alike[2][both] < count)
     if equal * count * (count - 1) <= _MORE * one * other:
         copied &= (alike[0][first] == alike[2][both]) & (alike[1][second] == alike[2][both])
     part = np.zeros(count, np.int64) if pool.part is None else pool.part
