@@ -42,7 +42,7 @@ class Parsed(HTMLParser):
         self.seen: list[tuple[str, dict[str, str | None]]] = []
         self.tables: dict[str, list[list[str]]] = {}
         self.texts: list[str] = []
-        self.feed(html)
+        self.feed(html.replace("\xa0%", " %"))
         self.close()
         assert self.open == [], "not closed"
 
