@@ -141,7 +141,10 @@ def serve(
 
 def _live_page(home: CoordinatorHome, store: Store, consortium: str, paste: Callable[[str], str]) -> str:
     status = read_status(store, now_s=time.time())
-    trained = students_trained(home.studies, [each["study"] for each in status["studies"]])
+    names = [each["study"] for each in status["studies"]]
+    # Nothing is trained of a count.
+    trained = students_trained(home.studies, names)
+    trained |= {name: True for name in names if not store.study(name).votes.pool}
     return operator_page(status, consortium=consortium, trained=trained, now_s=time.time(), paste=paste)
 
 
