@@ -13,8 +13,9 @@ from protocols.bounds.label_only import ORDERS, threshold_rdp
 from protocols.bounds.lattice_label_only import lattice_bit_rdp
 from protocols.budgets.accountant import accountant
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Lattice, Sensitivity, TauVoting
+from protocols.mechanisms import GNMax, Lattice, Sensitivity, TauVoting
 from protocols.mechanisms.tau import entries, findings_of, set_of
+from protocols.study.several_findings import Binary, Powerset
 from protocols.votes import LATTICE
 from tests.harness.refusals import refuses
 
@@ -105,3 +106,16 @@ def test_it_refuses_what_is_not_proved():
         accountant("label_only").check(mechanism, "label", several_votes=True)
     accountant("gaussian").check(mechanism, "label", several_votes=True)
     assert not mechanism.decides_on_one_histogram()
+
+
+@pytest.mark.parametrize("findings", [2, 5, 8])
+def test_no_pair_of_sets_moves_binary_or_powerset_votes_further_than_their_rows_are_charged(findings):
+    """Every pair of sets: L rows of Delta^2 2 where each finding is a question, one where each set is a class."""
+    every = findings_of(np.arange(2**findings), findings=findings)
+    sets = tuple(tuple(np.flatnonzero(each).tolist()) for each in every)
+    for way, rows in ((Binary(findings), findings), (Powerset(findings, sets), 1)):
+        given = dict(units=LATTICE, mechanism=GNMax(sigma=1.0), classes=way.classes)
+        counts = way.counts(way.votes(every).reshape(1, 1, -1), np.ones(1), **given).reshape(len(every), -1)
+        moved = (counts**2).sum(axis=1)[:, None] + (counts**2).sum(axis=1) - 2 * counts @ counts.T
+        assert way.rows == rows
+        assert moved.max() == rows * GNMax(sigma=1.0).squared_move(way.classes) == 2 * rows
