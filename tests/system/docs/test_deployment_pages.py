@@ -94,7 +94,7 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     assert described("[evaluation]") == _keys(Evaluation)
     assert described("[mechanism]") == {"name", *mechanism_parameters()}
     assert described("[confidentiality]") == {"level"}.union(*map(_keys, LEVELS.values())) - {"seat_keys"}
-    assert described("[terms]") == _keys(Terms) - {"features"}
+    assert described("[terms]") == _keys(Terms) - {"features", "findings"}
     assert described("[[terms.feature]]") == _keys(Feature)
     assert described("[[party]]") == _keys(Seat) | {"signing_key"}
     of_sources = {key for loader in LOADERS for key in _keys(LOADERS[loader])}
