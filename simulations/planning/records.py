@@ -289,7 +289,7 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
         shown = np.sort(simulation_rng(settings.data_seed, "rehearsed pool").choice(count, _MOST_POOL, replace=False))
     whole, features = features, features[shown]
     tasks = tuple(_tasks(settings, publics, features, accuracy))
-    if not publics.pool.has_cells:
+    if not (publics.pool.has_cells or is_graded(settings)):
         # Mapped once: the centres of clusters, and who is nearest to them, are the same.
         settings, publics = settings.changed(features="raw"), publics.mapped(whole)
     found: list[Candidate] = []
