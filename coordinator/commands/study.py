@@ -456,7 +456,7 @@ def seat_rows(shown: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
         [
             each["seat"],
             "withdrawn" if each["withdrawn"] else each["connected"],
-            each["answers_left"],
+            each["answers_left"] if not shown["once"] else "asked" if each["asked"] else "not asked yet",
             at_most(each["epsilon_used"]),
             at_most(each["epsilon_guaranteed"]),
             at_most(each["delta"]),
