@@ -118,7 +118,7 @@ def _smaller(arguments: list[str]) -> list[str]:
         for at, flag in enumerate(arguments[:-1]):
             if (most := _MOST.get((arguments[0], flag))) is not None:
                 found[at + 1] = str(min(most, int(found[at + 1])))
-    every = "--trials" in found and not {"--break", "--votes-by", "--mechanism"} & {*found}
+    every = "--trials" in found and not {"--break", "--votes-by", "--findings-by", "--mechanism"} & {*found}
     return [*found, "--mechanism", "gnmax"] if arguments[0] == "audit" and every else found
 
 
