@@ -43,7 +43,7 @@ SETS: Final[dict[str, dict[str, object]]] = {
 # In the order of the tables. Those of other tables: dp_sgd_cnn, idp_sgd.
 METHODS: Final = (
     "majority", "alone", "pooled", "pooled_linear", "fedavg", "pate", "record_votes", "graded_votes",
-    "dp_sgd_rounds", "dp_sgd",
+    "graded_twice", "dp_sgd_rounds", "dp_sgd",
     "adassp", "dp_ebm", "output_perturbation", "dp_fedavg", "dp_ftrl",
 )  # fmt: skip
 EPSILONS: Final = "0.1,0.5,1,2,8"

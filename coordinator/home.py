@@ -15,6 +15,8 @@ from runtime.files import read
 from runtime.key_files import read_key
 from runtime.settings import read_settings, write_settings
 
+# In the folder of a study, what its second batch is about.
+ASKED_ABOUT = "asked_about.model"
 _COMMENTS = {
     "consortium": "Name of the consortium, as in the authority's certificate.",
     "coordinator": "Name in this coordinator's certificate; studies name it in [terms].",
@@ -83,9 +85,9 @@ class CoordinatorHome:
         """The folder of a study: study.toml, pool.npy, ledger.sqlite, student/."""
         return self.studies / check_name(name)
 
-    def judged(self, study: str) -> Path:
-        """The model that a study's judges are asked about."""
-        return self.study(study) / "judged.model"
+    def asked_about(self, study: str) -> Path:
+        """What a second batch is about: the model that judges score, or the first sum's scores."""
+        return self.study(study) / ASKED_ABOUT
 
     def released(self, name: str) -> Path:
         """What is kept of a study's release, for the statements of later ones: who signed what it guarantees."""

@@ -138,8 +138,8 @@ class Party:
             raise Refused(Code.QUERY_LIMIT, f"query {batch.ids.max()} asked; allowed: 0 to {limit - 1}")
         stored = self._ledger.stored(batch.number)
         if stored is None:
-            if self._study.votes.judge(batch.ids) and self._ledger.ever_reserved(self.name) == 0:
-                raise Refused(Code.UNKNOWN_BATCH, "judges are asked; allowed after votes, of whose charge they are")
+            if self._study.votes.again(batch.ids) and self._ledger.ever_reserved(self.name) == 0:
+                raise Refused(Code.UNKNOWN_BATCH, "a second batch is asked; allowed after votes, of whose charge it is")
             reply = self._ballot.cast(request, lambda coins_from: self._votes(batch, coins_from))
             # Spend, then speak: charge and reply are written together, before anything leaves.
             takes_part = int(self._takes_part(batch.ids).sum())

@@ -93,6 +93,8 @@ _SETTINGS = [
           "most 12].", type=int),
     _flag("--evaluate", "--votes-by record: share of the units that do not vote and judge the student, at no further "
           "cost, 0.05 to 0.5 [nobody judges].", type=float),
+    _flag("--residuals/--no-residuals", "--record-queries graded: units are asked once more, in a second sum, how far "
+          "the first one's scores are from their labels; both sums are one charge [off].", default=None),
     _flag("--features", "What clusters and --questions compare records by, and what teachers and students learn "
           "from if the next two say so: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, "
           "then +standard, +pca:N or +projection:N [auto: raw for tables, lsa for text, gradients for images]."),

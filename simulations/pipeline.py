@@ -255,7 +255,9 @@ def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings:
         return False
     train = train_between(study, source, first.seed, settings, host)
     if isinstance(source.stored, RecordCells):
-        live = live_record_votes(study, source.stored.sums(study), seed=first.seed, dropout=settings.dropout)
+        stored, scores = source.stored, first.first
+        again = None if scores is None else (scores, stored.residuals(study, scores))
+        live = live_record_votes(study, stored.sums(study), seed=first.seed, dropout=settings.dropout, again=again)
     else:
         live = live_study(
             study, source.stored, seed=first.seed, dropout=settings.dropout, train=train, choose=source.choose

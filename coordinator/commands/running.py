@@ -373,7 +373,7 @@ def evaluate(study: str, wait: bool, home: CoordinatorHome, as_json: bool) -> in
         labelled = store.labelled(study)
         pool = stored_pool(labelled.pool, made)
         trained = kept_student(home.study(study) / "student", labelled, pool)
-        keep_model(home.judged(study), model_for_judges(trained, pool), pool, classes=made.labelled.said)
+        keep_model(home.asked_about(study), model_for_judges(trained, pool), pool, classes=made.labelled.said)
         return _follow(store, _ask(store, study, None, ()), wait=wait, as_json=as_json)
 
 
@@ -516,7 +516,7 @@ def release(
         certificate=home.certificate(),
         authority=home.authority(),
         trained=trained,
-        model=read_bytes(judged, most=2**31) if (judged := home.judged(study)).exists() else None,
+        model=read_bytes(judged, most=2**31) if (judged := home.asked_about(study)).exists() else None,
         required=required,
         earlier=earlier,
         own=sorted(home.studies.glob("*/released")),

@@ -84,7 +84,7 @@ def give_up(store: Store, name: str, number: int) -> None:
         if found.number != number:
             raise Refused(Code.OTHER_BATCH, f"batch {number} is not the stuck one; allowed: {found.number}")
         with _opened(store, study) as (_, coordinator):
-            model = store.home.judged(name)
+            model = store.home.asked_about(name)
             coordinator.give_up(number, pool, model=read_bytes(model, most=2**31) if model.exists() else b"")
         # The coordinator's ledger also holds what a seat may have been charged for it.
         store.ledger_differences.drop(name, number)

@@ -14,9 +14,12 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
 
 from coordinator.connection.sessions import Connected
 from coordinator.labelling.late_seats import LATE, MISSING, LateSeats, StillAway
@@ -27,7 +30,7 @@ from coordinator.store.store import Job, JobState, Store, ledger_path
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused, StorageFailed
-from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
+from protocols.labelling.coordinator import AGAIN, Coordinator, Labelling, TrainStudent
 from protocols.labelling.schedule import STOP_MEANINGS, StopReason
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
@@ -40,7 +43,9 @@ from protocols.release.sums import QUERIES_FILE
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries_file import read_blocks
 from protocols.study.study import Study, party_of
+from protocols.sums.residuals import FirstScores
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, Transport
+from runtime.files import write_atomically
 from runtime.logs import Event
 
 
@@ -200,11 +205,11 @@ class ServedStudy:
                     labelling = self._coordinator.label(pool, train=train, choose=choose, on_batch=progress.on_batch)
                     stop = labelling.stop
                     good = stop.reason != "guardian_lost" and (stop.reason != "quorum_lost" or stop.exhausted.any())
-                    judged = good and self._judged()
+                    asked = good and self._asked_again(labelling)
                 except StillAway as still:
                     return self._so_far("quorum_lost"), self._without_or_back(still.seats, "answer")
                 if good:
-                    if judged:
+                    if asked:
                         return labelling, ""
                     lost: StopReason = "quorum_lost" if self._left_out else "guardian_lost"
                     labelling = replace(labelling, stop=replace(stop, reason=lost))
@@ -270,13 +275,30 @@ class ServedStudy:
             wait_s = min(2 * wait_s, _LONGEST_LOOK_S)
         return []
 
-    def _judged(self) -> bool:
-        """Whether nobody is to judge, or judges have answered; asks them. Raises Refused as Coordinator.judge."""
-        path = self._store.home.judged(self.name)
+    def _asked_again(self, labelling: Labelling) -> bool:
+        """Whether there is no second batch, or it was answered or given up; asks it. Raises Refused as
+        Coordinator.ask_again."""
+        path = self._store.home.asked_about(self.name)
+        if self.study.votes.residuals and labelling.cells is not None:
+            if self._ledger.given_up(AGAIN):
+                return True
+            if not path.exists():
+                self._keep_scores(path, labelling.cells)
         if not path.exists():
             return True
         self._left_out = {}
-        return self._coordinator.judge(read_bytes(path, most=_MODEL_BYTES)).cells is not None
+        return self._coordinator.ask_again(read_bytes(path, most=_MODEL_BYTES)).cells is not None
+
+    def _keep_scores(self, path: Path, cells: Int64[ndarray, "rows classes"]) -> None:
+        """Keeps the scores of the first sum, about which units are asked again: made once, as no other machine need
+        make the very same."""
+        from coordinator.labelling.soft_labels import soft_labels_of_study  # slow to import
+
+        folder = self._store.home.study(self.name)
+        queries, pool = read_blocks(folder / QUERIES_FILE, self.study), stored_pool(folder / "pool.npy", self.study)
+        soft = soft_labels_of_study(self.study, cells, queries, pool, charged=self._ledger.settled(0))
+        assert soft.scores is not None  # features are graded
+        write_atomically(path, FirstScores.of(soft.scores.coefficients).to_bytes())
 
     def _so_far(self, reason: StopReason) -> Labelling:
         """What has been released so far, for a labelling that ends without a result of its own."""

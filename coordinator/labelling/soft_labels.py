@@ -31,6 +31,7 @@ from numpy import ndarray
 
 from coordinator.queries.neighbours import laplacian, solved
 from protocols.errors import InvalidInput
+from protocols.labelling.coordinator import SecondSum
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
 from protocols.study.findings import STATES, Labelled, OneLabel, SeveralFindings
@@ -40,8 +41,9 @@ from protocols.study.terms import Feature, differences
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks
 from protocols.sums.choice import block_of_rows
-from protocols.sums.fit import Neighbours, PublicMoment, Scores, fit, overall
+from protocols.sums.fit import Neighbours, PublicMoment, Residuals, Scores, fit, overall
 from protocols.sums.pool import PoolComparison, compare_pool, spoken, unlike_words
+from protocols.sums.residuals import FirstScores
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
@@ -219,14 +221,16 @@ def soft_labels_of(
     records: float | int,
     sigma: float | int,
     records_spread: float = 0.0,
+    residuals: Residuals | None = None,
 ) -> SoftLabels:
     """Soft labels of a pool: propagated where every partition looks at all features, and so says which records are
-    close; else soft_labels. Arguments, and what is raised, as there; InvalidInput also without scikit-learn.
+    close; else soft_labels. residuals: the second sum, of graded features. Other arguments, and what is raised, as
+    there; InvalidInput also without scikit-learn.
     """
     features = queries.features(pool)
     if not queries.plain:
         said = {"records": records, "sigma": sigma, "records_spread": records_spread}
-        return graded_labels(queries, features, cells, **said)
+        return graded_labels(queries, features, cells, **said, residuals=residuals)
     members = queries.cells(features)
     if is_propagated(queries, len(pool)):
         return propagated_labels(cells, members, features, records=records, sigma=sigma, records_spread=records_spread)
@@ -241,6 +245,7 @@ def graded_labels(
     records: float | int,
     sigma: float | int,
     records_spread: float = 0.0,
+    residuals: Residuals | None = None,
 ) -> SoftLabels:
     """Soft labels of a pool from sums of graded features, by scores that are linear in them and by what near records of
     the pool have in common; a pool that is unlike the units' records is weighted to match them. Where the number of
@@ -258,7 +263,7 @@ def graded_labels(
         records, mean, noise = records * share, mean / share, noise / share**2
     moment = PublicMoment.of_pool(phi, of, compared.weights)
     near = _neighbours(features, phi, moment.weights)
-    scores = fit(mean, moment, targets=targets, noise=noise, units=records, neighbours=near)
+    scores = fit(mean, moment, targets=targets, noise=noise, units=records, neighbours=near, residuals=residuals)
     return SoftLabels(scores.of_pool(phi), _reliability(sums, sigma), scores, compared)
 
 
@@ -486,13 +491,31 @@ def soft_labels_of_study(
     pool: Float32[ndarray, "pool ..."],
     *,
     charged: Mapping[str, int],
+    again: AskedAgain | None = None,
 ) -> SoftLabels:
     """What the sums of a study say of a pool. cells: the released sums, in lattice units; charged: what each seat
-    settled for them.
+    settled for them; again: the second sum, of residuals.
 
     Raises InvalidInput as soft_labels_of.
     """
-    return labels_of_sums(study, _turnout(study, charged), cells, queries, pool)
+    return labels_of_sums(study, _turnout(study, charged), cells, queries, pool, again)
+
+
+@dataclass(frozen=True, eq=False)
+class AskedAgain:
+    """The second sum of a study with residuals. first: the scores that hospitals were sent; counted: of the roster,
+    whose residuals are in it; cells: the noisy sum, in lattice units."""
+
+    first: FirstScores
+    counted: Bool[ndarray, " seats"] = field(repr=False)
+    cells: Int64[ndarray, "rows classes"] = field(repr=False)
+
+    def beside(self, study: Study, phi: Int64[ndarray, "pool rows"]) -> Residuals:
+        """As a fit takes it. phi: of the pool, in steps."""
+        of = turnout(study, self.counted, population=unit_sums(study).population)
+        every = (np.full(len(phi), each) for each in range(study.classes))
+        psi = np.stack([self.first.psi(phi, labels) for labels in every], axis=1) / TARGET_STEPS
+        return Residuals(of.scaled(study, self.cells) / of.records, (of.sigma / of.records) ** 2, of.records, psi)
 
 
 # What is made of a released sum, by what records are labelled with.
@@ -502,15 +525,24 @@ _MADE: Mapping[type[Labelled], Callable[..., SoftLabels]] = {
 }
 
 
+def asked_again(first: FirstScores | None, again: SecondSum | None) -> AskedAgain | None:
+    """The second sum of residuals of these scores; None where there is none."""
+    if first is None or again is None or again.cells is None:
+        return None
+    return AskedAgain(first, again.counted, again.cells)
+
+
 def labels_of_sums(
     study: Study,
     of: Turnout,
     cells: Int64[ndarray, "queries classes"],
     queries: Blocks,
     pool: Float32[ndarray, "pool ..."],
+    again: AskedAgain | None = None,
 ) -> SoftLabels:
     """What sums of seats that voted so say of a pool. cells: in lattice units. Raises InvalidInput as
     soft_labels_of."""
+    more = {} if again is None else {"residuals": again.beside(study, queries.phi(queries.features(pool)))}
     return _MADE[type(study.labelled)](
         queries,
         pool,
@@ -518,6 +550,7 @@ def labels_of_sums(
         records=of.records,
         records_spread=of.records_spread,
         sigma=of.sigma,
+        **more,
     )
 
 

@@ -263,6 +263,7 @@ def plan_records(
         overlap=records.overlap,
         evaluation=_judges(draft, labelled.columns(signed=True)),
         findings=draft.findings,
+        residuals=records.residuals,
     )
     noise = None
     if choice.kind == GRADED:

@@ -16,7 +16,13 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.labelling.soft_labels import SoftLabels, pool_labels, soft_labels_of_study
+from coordinator.labelling.soft_labels import (
+    AskedAgain,
+    SoftLabels,
+    asked_again,
+    pool_labels,
+    soft_labels_of_study,
+)
 from coordinator.store.store import LabelledStudy
 from coordinator.students import SCORES, student_kind
 from coordinator.students.choice import AUTO, Choice, choose_student, together
@@ -26,18 +32,20 @@ from coordinator.students.student import Student, between_rounds, one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
-from protocols.labelling.coordinator import TrainStudent
+from protocols.labelling.coordinator import TrainStudent, stored_again
 from protocols.ledger.ledger import Ledger
-from protocols.reading import read_json
+from protocols.reading import read_bytes, read_json
 from protocols.release.manifest import STUDENT_FEATURES_FILE
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries_file import read_blocks
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from protocols.sums.blocks import Blocks
+from protocols.sums.residuals import FirstScores
 from runtime.files import write_atomically
 
 BETWEEN_ROUNDS_SEED = 0
+_MODEL_BYTES = 2**31
 _FIGURES = ("labels", "reinforced", "unlabelled", "agreement")
 
 
@@ -159,8 +167,18 @@ def released_soft_labels(
         return None
     queries = read_blocks(labelled.queries, labelled.study)
     with Ledger(labelled.ledger) as ledger:
-        charged = ledger.settled(0)
-    return queries, soft_labels_of_study(labelled.study, labelled.cells, queries, pool, charged=charged)
+        charged, again = ledger.settled(0), second_sum(labelled, ledger)
+    return queries, soft_labels_of_study(labelled.study, labelled.cells, queries, pool, charged=charged, again=again)
+
+
+def second_sum(labelled: LabelledStudy, ledger: Ledger) -> AskedAgain | None:
+    """What came of a second batch of residuals; None without one. Raises as FirstScores.from_bytes."""
+    found = stored_again(labelled.study, ledger) if labelled.study.votes.residuals else None
+    if found is None:
+        return None
+    rows, classes = unit_sums(labelled.study).queries, labelled.study.classes
+    first = FirstScores.from_bytes(read_bytes(labelled.asked_about, most=_MODEL_BYTES), rows=rows, classes=classes)
+    return asked_again(first, found)
 
 
 def _scores(

@@ -18,7 +18,7 @@ from numpy import ndarray
 from coordinator.connection.open_study import RECEIPT_REFUSED
 from coordinator.release.evidence import Charge, Receipt, ReleaseEvidence
 from protocols.errors import DataCorrupt, InvalidInput, Refused
-from protocols.labelling.coordinator import JUDGES
+from protocols.labelling.coordinator import AGAIN
 from protocols.labelling.schedule import Batch, next_batch
 from protocols.levels.table import check_believable
 from protocols.levels.two_server.statement import Fate
@@ -49,7 +49,7 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
         if charge.settled is None and position < len(evidence.charges) - 1 and position not in given_up:
             raise DataCorrupt(f"{where} is neither settled nor given up, but later ones were asked")
         size = len(charge.queries)
-        if study.votes.judge(np.array(charge.queries or [0])):
+        if study.votes.again(np.array(charge.queries or [0])):
             _check_judges(study, evidence, position)
             continue
         if charge.number != position or not _follows(study, charge.queries, known):
@@ -94,10 +94,10 @@ def _check_judges(study: DeployedStudy, evidence: ReleaseEvidence, position: int
     """Raises DataCorrupt unless judges were asked once, after votes that were released, of the seats that gave them,
     for nothing more."""
     charge, votes = evidence.charges[position], evidence.charges[0]
-    ids = tuple(range(study.query_limit - study.votes.judged_rows, study.query_limit))
+    ids = tuple(range(study.query_limit - study.votes.rows_again, study.query_limit))
     voted = {seat for seat, amount in (votes.settled or {}).items() if amount > 0}
     amounts = {*charge.reserved.values(), *(charge.settled or {}).values()}
-    if position != JUDGES or charge.number != position or charge.queries != ids:
+    if position != AGAIN or charge.number != position or charge.queries != ids:
         raise DataCorrupt(f"batch {position} asks judges otherwise than once, after the votes, in all of their rows")
     if set(charge.reserved) != voted or amounts != {0}:
         raise DataCorrupt(f"batch {position} asks judges of other seats than voted, or charges them")
@@ -167,7 +167,7 @@ def check_receipts(
             raise DataCorrupt(f"{where}: it is the outcome of a batch that was never released")
         counted = guardian_counted(study, receipt, where)
         # No query of a batch that was given up was answered.
-        if study.votes.judge(np.array(charge.queries)):
+        if study.votes.again(np.array(charge.queries)):
             released = np.full(len(charge.queries), charge.settled is not None)
         else:
             released = labels[list(charge.queries)] >= 0

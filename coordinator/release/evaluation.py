@@ -22,12 +22,12 @@ from coordinator.students.student import ONNX_FILE
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.features.feature_map import FeatureMap, read_features
 from protocols.features.scored_model import ScoredModel
-from protocols.labelling.coordinator import JUDGES, Judgement
+from protocols.labelling.coordinator import AGAIN, SecondSum
 from protocols.plural import counted
 from protocols.reading import read_bytes, read_json
 from protocols.refusals.code import Code
 from protocols.release.manifest import STUDENT_FEATURES_FILE
-from protocols.release.sums import EVALUATION_FILE, read_judged
+from protocols.release.sums import EVALUATION_FILE, read_again
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.study.released_noise import noise_in
@@ -64,7 +64,7 @@ def keep_model(path: Path, made: bytes, pool: Float32[ndarray, "queries ..."], *
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """What is released of judges. run: of the coordinator's ledger, which the request names; counted: the seats whose
-    sum is in it; sums: as Judgement.cells; pool: what the model gives on the pool, of each finding or the one label."""
+    sum is in it; sums: as SecondSum.cells; pool: what the model gives on the pool, of each finding or the one label."""
 
     run: bytes
     counted: tuple[str, ...]
@@ -74,7 +74,7 @@ class Evaluation:
     @staticmethod
     def of(
         study: DeployedStudy,
-        judgement: Judgement,
+        judgement: SecondSum,
         model: bytes,
         pool: Float32[ndarray, "queries ..."],
         *,
@@ -88,7 +88,7 @@ class Evaluation:
     def hospitals(self, study: DeployedStudy) -> dict[str, list[Judged]]:
         """What each counted seat's judges said of each finding, or the one label, where votes are clear; else
         nothing."""
-        rows_of_seat = unit_sums(study).judged_rows
+        rows_of_seat = unit_sums(study).rows_again
         if len(self.sums) == rows_of_seat:
             return {}
         parts = dict(zip(study.seats, np.split(self.sums, len(study.roster)), strict=True))
@@ -157,7 +157,7 @@ def _by_finding(names: tuple[str, ...], each: list[_T]) -> dict[str, _T] | _T:
 def read_evaluation(folder: Path, study: DeployedStudy) -> Evaluation | None:
     """What evaluation.json holds, without the figures, which follow from it; None where there is none. Raises
     DataCorrupt."""
-    sums = read_judged(folder, study)
+    sums = None if study.votes.residuals else read_again(folder, study)
     if sums is None:
         return None
     terms = unit_sums(study).evaluation
@@ -208,7 +208,7 @@ def request_about(study: DeployedStudy, model: bytes, *, run: bytes) -> str:
     """The digest of the request in which judges are asked about a model, in hexadecimal digits."""
     votes = unit_sums(study)
     ids = np.arange(votes.queries, study.query_limit)
-    batch = QueryBatch(JUDGES, ids, no_inputs(len(ids)), model)
+    batch = QueryBatch(AGAIN, ids, no_inputs(len(ids)), model)
     return VoteRequest(study.digest, run, batch).digest.hex()
 
 
@@ -225,7 +225,7 @@ def check_judges(
     what was found, and whether all was checked. told: of the seats that signed what they were told about it, whether a
     guardian says that their judges were counted, None without one; student: its figures, none without one; pool: None
     where not at hand."""
-    asked = evidence.charges[JUDGES] if len(evidence.charges) > JUDGES else None
+    asked = evidence.charges[AGAIN] if len(evidence.charges) > AGAIN else None
     said = asked is not None and asked.settled is not None
     if found is None:
         if said and student:

@@ -25,6 +25,7 @@ from coordinator.release.pages import (
     translated,
     translated_pages,
 )
+from coordinator.release.residuals import ReleasedResiduals, read_residuals
 from coordinator.release.statement import EarlierRelease, Facts, read_statement, stated_facts
 from coordinator.students.findings import thresholds_of
 from protocols import reading
@@ -48,6 +49,7 @@ from protocols.release.signatures import SIGNATURES_FILE, signatures_text
 from protocols.release.sums import (
     EVALUATION_FILE,
     QUERIES_FILE,
+    RESIDUALS_FILE,
     SOFT_LABELS_FILE,
     SUMS_FILE,
     PoolLabels,
@@ -78,7 +80,7 @@ EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE
 @dataclass(frozen=True, eq=False)
 class Released:
     """What was released: study, labels and reinforced labels; where records vote, the noisy sums, the soft labels of
-    the pool, and what judges said."""
+    the pool, and what judges said, or what came of a second sum."""
 
     study: DeployedStudy
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -86,6 +88,7 @@ class Released:
     pool: PoolLabels | None = field(default=None, repr=False)
     cells: Int64[ndarray, "rows classes"] | None = field(default=None, repr=False)
     evaluation: Evaluation | None = None
+    residuals: ReleasedResiduals | None = None
 
     @property
     def told(self) -> Int64[ndarray, "queries *findings"]:
@@ -119,7 +122,8 @@ def read_released(folder: Path) -> Released:
     if made and found.cells is None and (found.labels == NOT_ASKED).all():
         raise DataCorrupt("soft labels or a student are released without the sums or labels that they are made of")
     pool = read_soft_labels(folder, study) if found.cells is not None and study.votes.pool else None
-    return Released(study, found.labels, found.reinforced, pool, found.cells, read_evaluation(folder, study))
+    again = read_evaluation(folder, study), read_residuals(folder, study)
+    return Released(study, found.labels, found.reinforced, pool, found.cells, *again)
 
 
 def contents(
@@ -142,7 +146,7 @@ def contents(
     batches = [
         (len(charge.queries), int((released.labels[list(charge.queries)] >= 0).sum()))
         for charge in evidence.charges
-        if not study.votes.judge(np.array(charge.queries)) and (
+        if not study.votes.again(np.array(charge.queries)) and (
             charge.settled is not None or charge.number in evidence.given_up
         )
     ]
@@ -161,6 +165,8 @@ def contents(
     }
     if released.evaluation is not None:
         texts[EVALUATION_FILE] = to_json(released.evaluation.to_json(study))
+    if released.residuals is not None:
+        texts[RESIDUALS_FILE] = to_json(released.residuals.to_json(study))
     if student is not None:
         texts[_STUDENT_FIGURES_FILE] = to_json(student)
     if signatures is not None:

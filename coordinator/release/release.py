@@ -15,13 +15,14 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.labelling.soft_labels import pool_facts, pool_labels
-from coordinator.labelling.training import released_soft_labels
+from coordinator.labelling.training import released_soft_labels, second_sum
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_covered, missing_votes
 from coordinator.release.evaluation import Evaluation, check_required
 from coordinator.release.evidence import ReleaseEvidence, collect, receipts
 from coordinator.release.folder import Released, contents, signed_statement
 from coordinator.release.pages import libraries
+from coordinator.release.residuals import ReleasedResiduals
 from coordinator.release.statement import EarlierRelease, Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
 from coordinator.store.store import LabelledStudy
@@ -29,7 +30,7 @@ from coordinator.students.trained import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
-from protocols.labelling.coordinator import stored_judgement
+from protocols.labelling.coordinator import stored_again
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.released import kept_signature
@@ -94,7 +95,7 @@ def make_release(
     check_covered(labelled.study, evidence, opened, unproven=unproven)
     given = [_earlier(path, authority, now) for path in earlier]
     released, beside_records = _released(labelled)
-    if trained is not None and model is not None:
+    if trained is not None and model is not None and labelled.study.votes.evaluation is not None:
         released = replace(released, evaluation=_evaluation(labelled, model))
     judged = None if released.evaluation is None else released.evaluation.to_json(labelled.study)["figures"]
     check_required(required, judged, terms.class_names, terms.findings)
@@ -188,13 +189,16 @@ def _released(labelled: LabelledStudy) -> tuple[Released, dict[str, Any] | None]
     # As the file will have them, so that whoever reads it counts the same likeliest classes.
     given = replace(labels, probabilities=np.round(labels.probabilities, SOFT_DIGITS))
     released = Released(labelled.study, labelled.labels, reinforced, given, labelled.cells)
-    return released, pool_facts(soft.compared, pool)
+    with Ledger(labelled.ledger) as ledger:
+        again, run = second_sum(labelled, ledger), ledger.bind(study=labelled.study.digest, run=b"")
+    residuals = None if again is None else ReleasedResiduals(run, again)
+    return replace(released, residuals=residuals), pool_facts(soft.compared, pool)
 
 
 def _evaluation(labelled: LabelledStudy, model: bytes) -> Evaluation | None:
     """What judges said of a model, None where they have not."""
     with Ledger(labelled.ledger) as ledger:
-        judgement, run = stored_judgement(labelled.study, ledger), ledger.bind(study=labelled.study.digest, run=b"")
+        judgement, run = stored_again(labelled.study, ledger), ledger.bind(study=labelled.study.digest, run=b"")
     if judgement is None:
         return None
     return Evaluation.of(labelled.study, judgement, model, _pool(labelled), run=run)

@@ -52,13 +52,14 @@ from coordinator.release.folder import (
     read_released,
     student_figures,
 )
+from coordinator.release.residuals import check_residuals
 from coordinator.release.statement import statement
 from coordinator.students import SCORES
 from coordinator.students.student import Student
 from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_pem, fingerprint, identify, in_both_forms
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
 from protocols.installing import install
-from protocols.labelling.coordinator import JUDGES
+from protocols.labelling.coordinator import AGAIN
 from protocols.ledger.amount import Amount
 from protocols.levels.two_server.released import read_signed
 from protocols.plural import counted
@@ -216,8 +217,9 @@ def _check_content(checks: _Checks, folder: _Folder, pool_file: Path | None) -> 
     if student is None:
         checks.skip("pages")
         return
-    if released.study.votes.evaluation is not None:
-        checks.run("judges", lambda: _judges(path, released, evidence, opened, student, pool), _FORGED)
+    if released.study.votes.rows_again:
+        name, given = "second sum" if released.study.votes.residuals else "judges", (student, of_sums.queries, pool)
+        checks.run(name, lambda: _again(path, released, evidence, opened, *given), _FORGED)
 
     def made() -> tuple[bool, str, str]:
         try:
@@ -378,7 +380,8 @@ def _soft_labels(
         if made is None:
             return None, "they follow from the pool too, so they were not made again", left
     else:
-        soft = soft_labels_of_study(study, cells, queries, pool, charged=charged)
+        again = None if released.residuals is None else released.residuals.again
+        soft = soft_labels_of_study(study, cells, queries, pool, charged=charged, again=again)
         if not np.array_equal(members_of(queries, pool), given.members):
             raise DataCorrupt(f"{SOFT_LABELS_FILE} names other queries than those in which the pool's records lie")
         made = soft.probabilities
@@ -504,17 +507,15 @@ def _student(
     return figures, said, "" if not left else f"not checked: {left}" + ("" if pool is not None else f"; {_GIVE_POOL}")
 
 
-def _judges(
-    folder: Path,
-    released: Released,
-    evidence: ReleaseEvidence,
-    opened: list[Receipt],
-    student: Mapping[str, Any],
-    pool: _Pool | None,
-) -> tuple[bool, str, str]:
-    study = released.study
-    told = {each.seat: guardian_counted(study, each, each.seat) for each in opened if each.number == JUDGES}
-    said, whole = check_judges(folder, study, released.evaluation, evidence, told, student, pool)
+def _again(
+    folder: Path, released: Released, evidence: ReleaseEvidence, opened: list[Receipt], student: Mapping[str, Any],
+    queries: Blocks | None, pool: _Pool | None,
+) -> tuple[bool, str, str]:  # fmt: skip
+    told = {each.seat: guardian_counted(released.study, each, each.seat) for each in opened if each.number == AGAIN}
+    if released.study.votes.residuals:
+        said, whole = check_residuals(released.study, released.residuals, evidence, told, released.cells, queries, pool)
+    else:
+        said, whole = check_judges(folder, released.study, released.evaluation, evidence, told, student, pool)
     return True, said, "" if whole else _GIVE_POOL
 
 

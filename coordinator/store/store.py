@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.home import CoordinatorHome
+from coordinator.home import ASKED_ABOUT, CoordinatorHome
 from coordinator.store.members import SCHEMA as MEMBERS
 from coordinator.store.members import Members
 from protocols.errors import DataUnavailable, InvalidInput
@@ -133,6 +133,11 @@ class LabelledStudy:
     def queries(self) -> Path:
         """The file of the queries in which records vote."""
         return self.pool.with_name(QUERIES_FILE)
+
+    @property
+    def asked_about(self) -> Path:
+        """The file of what a second batch is about."""
+        return self.pool.with_name(ASKED_ABOUT)
 
 
 def check_labelled_here(study: DeployedStudy) -> None:

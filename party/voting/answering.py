@@ -27,7 +27,7 @@ from party.voting.teacher_process import TeacherProcess
 from party.voting.trained import PRIVATE_FILE, keep_measured, load_model
 from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
-from protocols.labelling.coordinator import JUDGES
+from protocols.labelling.coordinator import AGAIN
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.model import QuantisedModel, quantise
@@ -90,7 +90,7 @@ class _Voter:
                 )
         remember_policy(self.ledger, self.policy.log)
         if isinstance(self.source, KeptVotes) and reached.reserved > 0:
-            self.source.forget(judged=self.ledger.stored(JUDGES) is not None)
+            self.source.forget(judged=self.ledger.stored(AGAIN) is not None)
 
     @property
     def _mark(self) -> Mark:

@@ -23,6 +23,7 @@ from party.data.records import Records
 from party.home import PartyHome
 from party.lifetime import seats_of
 from party.voting.judges import Judges, KeptJudges, judges_of, runs_for
+from party.voting.residuals import KeptResiduals, SaidAgain
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
@@ -79,15 +80,15 @@ _COUNT_AGAIN: Final = "approve the study again, with --queries: its votes are co
 @dataclass(frozen=True, eq=False)
 class SeatVotes:
     """One seat's votes. records, units: how many vote or judge; sums: in lattice units, private; people: the digests of
-    the patients who speak in it, where a party has several seats and patients have names; judges: None where all
-    vote."""
+    the patients who speak in it, where a party has several seats and patients have names; again: what is kept for a
+    second batch, None without one."""
 
     seat: str
     records: int = field(repr=False)
     units: int = field(repr=False)
     sums: _Sums = field(repr=False)
     people: People = field(repr=False)
-    judges: Judges | None = field(default=None, repr=False)
+    again: Judges | SaidAgain | None = field(default=None, repr=False)
 
 
 def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records"]:
@@ -165,11 +166,13 @@ def count_votes_of(
             fewest=0 if votes.evaluation is not None else FEWEST_UNITS,
         )
         at = np.ones(len(units), np.int64) if known_at is None else known_at
-        runs = 0 if votes.evaluation is None else runs_for(units[rows], votes.evaluation.share)
-        judges = Judges(records.inputs[kept], records.labels[kept], units[kept], at[kept], digests[kept], runs)
-        counted.append(
-            SeatVotes(seat, len(rows), found, total, people, judges if votes.evaluation is not None else None)
-        )
+        again: Judges | SaidAgain | None = None
+        if votes.evaluation is not None:
+            runs = runs_for(units[rows], votes.evaluation.share)
+            again = Judges(records.inputs[kept], records.labels[kept], units[kept], at[kept], digests[kept], runs)
+        elif votes.residuals:
+            again = SaidAgain(spoken[voting], units[voting], at[voting])
+        counted.append(SeatVotes(seat, len(rows), found, total, people, again))
     return counted
 
 
@@ -188,22 +191,22 @@ def list_judges(known: KnownUnits, study: DeployedStudy, counted: list[SeatVotes
     these."""
     pairs = {each.seat: secrets.token_bytes(PAIR_BYTES) for each in counted}
     for each in counted:
-        if each.judges is not None:
-            known.list_judges(study.digest, each.seat, pairs[each.seat], each.judges.digests)
+        if each.again is not None:
+            known.list_judges(study.digest, each.seat, pairs[each.seat], each.again.digests)
     return pairs
 
 
 def keep_votes(
     home: PartyHome, study: DeployedStudy, counted: list[SeatVotes], pairs: Mapping[str, bytes]
 ) -> None:
-    """Writes each seat's sums, and its judges, into the study's folder, readable by its owner only. Raises
-    StorageFailed."""
+    """Writes each seat's sums, and what is kept for a second batch, into the study's folder, readable by its owner
+    only. Raises StorageFailed."""
     for each in counted:
         content, pair = io.BytesIO(), pairs[each.seat]
         digest, named = (np.frombuffer(one, dtype=np.uint8) for one in (study.digest, pair))
         np.savez(content, study=digest, pair=named, sums=each.sums.astype("<i8"), people=each.people.astype("<i8"))
-        if each.judges is not None:
-            write_atomically(home.judges(study.digest, each.seat), each.judges.to_bytes(study, pair))
+        if each.again is not None:
+            write_atomically(home.judges(study.digest, each.seat), each.again.to_bytes(study, pair))
         write_atomically(home.contribution(study.digest, each.seat), content.getvalue())
 
 
@@ -233,8 +236,8 @@ def votes_given(home: PartyHome, study: DeployedStudy, seat: str) -> bool:
 
 
 class KeptVotes:
-    """A Voter: gives the sums that were kept, whatever the batch shows, as the study fixes the queries; and asks the
-    judges, if the batch is of them, about its model.
+    """A Voter: gives the sums that were kept, whatever the batch shows, as the study fixes the queries; in a second
+    batch it asks the judges about its model, or gives residuals of its scores.
 
     judges: whom the policy lists, with the name of the pair; given that of votes that leave, it keeps the list. speak:
     records whose votes they are, or raises Refused("spoke_elsewhere"). Raises Refused("no_record_votes"), and nothing
@@ -261,11 +264,12 @@ class KeptVotes:
         try:
             if not self._closed:
                 listed = self._judges()
-                if self._study.votes.judge(batch.ids):
-                    kept = KeptJudges(self._kept_judges, study=self._study, seat=self._seat, listed=listed)
-                    return kept.judge(batch.model)
-                if self._study.votes.evaluation is not None and listed is None:
-                    raise DataCorrupt(f"the policy lists no judges; {_COUNT_AGAIN}")
+                if self._study.votes.again(batch.ids):
+                    kind = KeptResiduals if self._study.votes.residuals else KeptJudges
+                    kept = kind(self._kept_judges, study=self._study, seat=self._seat, listed=listed)
+                    return kept.answer(batch.model)
+                if self._study.votes.rows_again and listed is None:
+                    raise DataCorrupt(f"the policy lists nothing that is kept with the votes; {_COUNT_AGAIN}")
                 sums, people = read_votes(self._path, self._study, pair=None if listed is None else listed[0])
                 if listed is not None and self._judges(listed[0]) != listed:
                     raise DataCorrupt(f"the study was approved anew meanwhile; {_COUNT_AGAIN}")

@@ -108,7 +108,7 @@ class KeptJudges:
     def __init__(self, path: Path, *, study: DeployedStudy, seat: str, listed: tuple[bytes, frozenset[int]] | None):
         self._path, self._study, self._seat, self._listed = path, study, seat, listed
 
-    def judge(self, model: bytes) -> Int64[ndarray, "rows classes"]:
+    def answer(self, model: bytes) -> Int64[ndarray, "rows classes"]:
         """The sum of what they say of a model. Raises DataUnavailable, DataCorrupt for what is kept; InvalidInput,
         DataCorrupt for the model; Refused("no_record_votes") where the policy lists nobody."""
         if self._listed is None:
@@ -138,7 +138,7 @@ class KeptJudges:
             known_at=held.known_at if sums.declared else None,
             thresholds=scored.thresholds,
         )
-        return found.reshape(sums.judged_rows, self._study.classes)
+        return found.reshape(sums.rows_again, self._study.classes)
 
     def _read(self, pair: bytes) -> Judges:
         arrays = read_arrays(self._path, list(_NAMES), most=_FILE_BYTES)

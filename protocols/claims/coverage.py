@@ -146,10 +146,11 @@ def used_once(study: Protection, figure: Figure, *, voted: bool = True) -> str:
         return "Nothing that was released depends on data of this seat: it has no vote in the released sums."
     whose = {"record": "Each record's data are", "patient": "Each patient's data are", "party": "All data are"}
     where = f" at up to {study.hospitals} hospitals together" if study.hospitals > 1 else ""
+    used, made = ("twice, in two noisy sums", "them") if study.residuals else ("once, in one noisy sum", "that sum")
     return (
-        f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon "
-        f"{at_most(figure.epsilon)} at delta {at_most(figure.delta)}{where}, for ever: whatever is made of that "
-        "sum later (labels, students, a choice between them) costs nothing more."
+        f"{whose[study.unit]} used {used}, and this costs at most epsilon "
+        f"{at_most(figure.epsilon)} at delta {at_most(figure.delta)}{where}, for ever: whatever is made of {made} "
+        "later (labels, students, a choice between them) costs nothing more."
     )
 
 

@@ -16,6 +16,7 @@ _GUARDIAN = (
     "sealing key for all studies. Whoever gets that key and a hospital's ledger has that hospital's votes."
 )
 _JUDGES = "in the study's folder the records of its judges until they have answered, "
+_RESIDUALS = "in the study's folder its records' public features and labels until they were asked again, "
 
 
 def kept(study: Protection) -> list[dict[str, str]]:
@@ -25,6 +26,7 @@ def kept(study: Protection) -> list[dict[str, str]]:
             "who": "each hospital",
             "keeps": (
                 f"{study.said.kept}, in the ledger {study.filled(study.at.replies)}, {_JUDGES if study.judges else ''}"
+                f"{_RESIDUALS if study.residuals else ''}"
                 "and beside its lifetime caps keyed digests of its patients' names and of rows, by which it knows "
                 "whose cap it is: pseudonymous personal data. No other hospital's."
             ),

@@ -21,7 +21,8 @@ class Protection:
     lower charges; counts_epsilon: where teachers vote and a guardian is there, the largest epsilon of
     a seat whose queries are all charged as noisy counts, of which a server that departs from the protocol may see more
     than labels; hospitals: at how many a unit may be known, as each is charged; declared: whether hospitals say of each
-    unit at how many it is, and divide it among them; judges: whether some units do not vote, but judge the model.
+    unit at how many it is, and divide it among them; judges: whether some units do not vote, but judge the model;
+    residuals: whether all are asked once more, how far the first sum's scores are from their labels.
     Raises InvalidInput for a level, unit or view of which nothing is said here.
     """
 
@@ -40,6 +41,7 @@ class Protection:
     hospitals: int = 1
     declared: bool = False
     judges: bool = False
+    residuals: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("level", LEVELS), ("unit", self.said.units), ("view", self.said.views)):

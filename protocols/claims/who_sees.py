@@ -6,6 +6,7 @@ from protocols.claims.protection import Protection
 from protocols.errors import InvalidInput
 
 _JUDGED = ", and once, in the same way, the sum of what its judges say of the student"
+_RESIDUALS = ", and once more, in the same way, the sum of how far the scores of the first sum are from their labels"
 
 
 def not_protected_from(study: Protection) -> str:
@@ -17,7 +18,8 @@ def leaves(study: Protection) -> str:
     """What leaves a hospital, and what does not, in two sentences."""
     return (
         f"No record leaves a hospital: what leaves it is {study.said.sent} on {study.at.asked}, {study.at.how}"
-        f"{_JUDGED if study.judges else ''}. With it go signed receipts of what its ledger charged."
+        f"{_JUDGED if study.judges else ''}{_RESIDUALS if study.residuals else ''}. With it go signed receipts of what "
+        "its ledger charged."
     )
 
 

@@ -38,12 +38,12 @@ def stored_payload(counted: Counted) -> bytes:
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
-    """What judges said of a model.
+class SecondSum:
+    """What came of a second batch: what judges said of a model, or residuals of the first sum's scores.
 
-    cells: the noisy sums, rows x classes, in lattice units: where votes are clear those of each seat of the roster one
-    below the other, else the total; None without a quorum: nothing was released, and asking again continues. counted:
-    of the roster, whose sum is in it. refusals: why other seats' are not.
+    cells: the noisy sums, rows x classes, in lattice units: of judges where votes are clear those of each seat of the
+    roster one below the other, else the total; None without a quorum: nothing was released, and asking again continues.
+    counted: of the roster, whose sum is in it. refusals: why other seats' are not.
     """
 
     cells: Int64[ndarray, "rows classes"] | None = field(repr=False)
@@ -51,13 +51,13 @@ class Judgement:
     refusals: dict[str, str] = field(default_factory=dict)
 
 
-def stored_judgement(study: Study, ledger: Ledger) -> Judgement | None:
-    """What judges said, if it was released."""
-    stored = ledger.stored(JUDGES)
-    if stored is None or not stored.settled or not study.votes.judged_rows:
+def stored_again(study: Study, ledger: Ledger) -> SecondSum | None:
+    """What came of a second batch, if it was released."""
+    stored = ledger.stored(AGAIN)
+    if stored is None or not stored.settled or not study.votes.rows_again:
         return None
     counted, cells = np.split(np.frombuffer(stored.payload, dtype="<i8")[stored.queries :], [len(study.roster)])
-    return Judgement(cells.reshape(-1, study.classes).astype(np.int64), counted > 0)
+    return SecondSum(cells.reshape(-1, study.classes).astype(np.int64), counted > 0)
 
 
 def stored_labels(stored: StoredBatch) -> Int64[ndarray, " queries"]:
@@ -71,8 +71,8 @@ def stored_cells(study: Study, stored: StoredBatch) -> Int64[ndarray, "rows clas
     return cells.reshape(-1, study.classes).astype(np.int64) if len(cells) else None
 
 
-# The number of the batch in which judges are asked: after that of votes.
-JUDGES = 1
+# The number of the second batch: after that of votes.
+AGAIN = 1
 # The note that keeps a guardian's statement of a batch.
 GUARDIAN = "guardian"
 
@@ -133,7 +133,7 @@ class Labelling:
     query was asked, -1 for none; spent: nano-units, including reservations that stand; refusals: party to the reason
     why its votes were left out of the last batch; ledger_differences: parties whose own ledger is, or may be, higher
     than the coordinator's, and by how much, because of reservations that stand; cells: the noisy histograms in lattice
-    units, where records vote.
+    units, where records vote; again: what came of a second batch, if that is of residuals and was released.
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -145,6 +145,7 @@ class Labelling:
     refusals: dict[str, str] = field(default_factory=dict)
     ledger_differences: dict[str, int] = field(default_factory=dict)
     cells: Int64[ndarray, "rows classes"] | None = field(default=None, repr=False)
+    again: SecondSum | None = field(default=None, repr=False)
 
 
 class Coordinator:
@@ -247,23 +248,24 @@ class Coordinator:
             self._add(released, np.array(self._ledger.queries(stored.number), dtype=np.int64), labels)
         return self._with_cells(replace(released, stop=Stop(reason, np.zeros(len(self._parties), dtype=bool))))
 
-    def judge(self, model: bytes) -> Judgement:
-        """Asks the judges of the seats that voted about a model, an ONNX file; once, and about no other. It costs
-        nobody anything more (docs/explanation/mathematics.md, section 2.5).
+    def ask_again(self, model: bytes) -> SecondSum:
+        """Asks the seats that voted once more: their judges about a model, an ONNX file, or all units about the scores
+        of the first sum (residuals.FirstScores); once, and about no other. It was paid for with the votes
+        (docs/explanation/mathematics.md, sections 2.4 and 2.5).
 
         Raises Refused before votes were released, and for another model than was asked about before; ChannelClosed if
         the guardian is gone: another call continues.
         """
         study, votes = self._study, self._ledger.stored(0)
-        ids = np.arange(study.query_limit - study.votes.judged_rows, study.query_limit)
+        ids = np.arange(study.query_limit - study.votes.rows_again, study.query_limit)
         if votes is None or not votes.settled or not len(ids):
-            raise Refused(Code.UNKNOWN_BATCH, "judges are asked; allowed in a study that has some, after its votes")
-        batch = QueryBatch(JUDGES, ids, no_inputs(len(ids)), model)
-        released, stored = self._nothing(0), self._ledger.stored(JUDGES)
+            raise Refused(Code.UNKNOWN_BATCH, "a second batch is asked; allowed in a study with one, after its votes")
+        batch = QueryBatch(AGAIN, ids, no_inputs(len(ids)), model)
+        released, stored = self._nothing(0), self._ledger.stored(AGAIN)
         if stored is not None and stored.digest != VoteRequest(study.digest, self.run, batch).digest:
-            raise Refused(Code.BATCH_REUSED, "judges were asked about another model; allowed: that one alone")
-        if self._ledger.given_up(JUDGES):
-            raise Refused(Code.GIVEN_UP, "the batch of judges was given up; allowed: no further one")
+            raise Refused(Code.BATCH_REUSED, "the second batch was about another model; allowed: that one alone")
+        if self._ledger.given_up(AGAIN):
+            raise Refused(Code.GIVEN_UP, "the second batch was given up; allowed: no further one")
         if stored is not None and stored.settled:
             if self._ledger.noted(stored.digest, _TOLD) is None:
                 self._forget(stored, batch)
@@ -271,10 +273,10 @@ class Coordinator:
         else:
             paid = self._ledger.settled(0)
             voted = np.array([bool(paid.get(party)) for party in self._parties])
-            asked = voted if stored is None else self._members(JUDGES)
+            asked = voted if stored is None else self._members(AGAIN)
             self._batch(batch, asked, None, released, reserved=stored is not None)
-        found = stored_judgement(study, self._ledger)
-        nobody = Judgement(None, np.zeros(len(self._parties), dtype=bool), released.refusals)
+        found = stored_again(study, self._ledger)
+        nobody = SecondSum(None, np.zeros(len(self._parties), dtype=bool), released.refusals)
         return nobody if found is None else replace(found, refusals=released.refusals)
 
     @property
@@ -283,7 +285,7 @@ class Coordinator:
         return next((number for number in self._ledger.unsettled() if not self._ledger.given_up(number)), None)
 
     def give_up(self, number: int, inputs: Float32[ndarray, "queries ..."], *, model: bytes = b"") -> None:
-        """Ends a reserved batch for ever, without labels. inputs: the pool; model: that judges were asked about.
+        """Ends a reserved batch for ever, without labels. inputs: the pool; model: that the second batch was about.
         Calling it again changes nothing.
 
         Its charges stand, here and at the parties: what they sent may have been opened, and nobody can prove that it
@@ -297,7 +299,7 @@ class Coordinator:
             raise Refused(Code.UNKNOWN_BATCH, f"batch {number} was never charged")
         self._ledger.give_up(number, stored.digest)
         ids = np.array(self._ledger.queries(number), dtype=np.int64)
-        asked = no_inputs(len(ids)) if self._study.votes.judge(ids) else inputs[ids]
+        asked = no_inputs(len(ids)) if self._study.votes.again(ids) else inputs[ids]
         self._forget(stored, QueryBatch(number, ids, asked, model))
 
     def outcome_for(self, party: str, request: bytes) -> Outcome | None:
@@ -312,15 +314,15 @@ class Coordinator:
         if self._ledger.given_up(number):
             waits = party in self._ledger.charged(number)
         else:
-            paid = bool(self._ledger.settled(number).get(party)) or party in self._judged_by(stored)
+            paid = bool(self._ledger.settled(number).get(party)) or party in self._counted_again(stored)
             # With a guardian's statement, a party learns why its votes did not count.
             guarded = kept_statement(self._study, self._ledger, stored) is not None
             waits = paid or (guarded and party in self._ledger.charged(number))
         return outcomes_of(self._study, self._ledger, stored, [party]).get(party) if waits else None
 
-    def _judged_by(self, stored: StoredBatch) -> list[str]:
-        """Whose judges are counted, if the batch is theirs: they were paid for before, so that no amount says it."""
-        found = stored_judgement(self._study, self._ledger) if stored.number == JUDGES else None
+    def _counted_again(self, stored: StoredBatch) -> list[str]:
+        """Who is counted in a second batch: it was paid for before, so that no amount says it."""
+        found = stored_again(self._study, self._ledger) if stored.number == AGAIN else None
         if found is None:
             return []
         return [party for party, of in zip(self._parties, found.counted.tolist(), strict=True) if of]
@@ -345,7 +347,7 @@ class Coordinator:
         if statement is not None:  # also those whose votes came and were not counted
             parties = [self._parties[at] for at in statement.submitted]
         elif parties is None:
-            parties = [party for party, amount in settled.items() if amount or party in self._judged_by(stored)]
+            parties = [party for party, amount in settled.items() if amount or party in self._counted_again(stored)]
         outcomes = outcomes_of(self._study, self._ledger, stored, parties)
         for party, reply in self._exchange(outcomes).items():
             if isinstance(reply, Settled):
@@ -437,7 +439,7 @@ class Coordinator:
         if counted.guardian:
             self._ledger.note(request.digest, GUARDIAN, counted.guardian)
         payload = stored_payload(counted)
-        if study.votes.judge(batch.ids) and counted.cells is not None:
+        if study.votes.again(batch.ids) and counted.cells is not None:
             # Nothing was charged that would say whose sum is in it.
             seats = np.array([party in votes for party in self._parties], dtype="<i8")
             payload = np.concatenate([np.zeros(len(labels), "<i8"), seats, counted.cells.ravel()]).tobytes()
@@ -448,9 +450,12 @@ class Coordinator:
         return labels
 
     def _with_cells(self, released: Labelling) -> Labelling:
-        """With the cells of the one batch that a study of record votes has, if it was released."""
+        """With the cells of the one batch that a study of record votes has, if it was released; and with residuals."""
         stored = self._ledger.stored(0)
-        return released if stored is None else replace(released, cells=stored_cells(self._study, stored))
+        if stored is None:
+            return released
+        again = stored_again(self._study, self._ledger) if self._study.votes.residuals else None
+        return replace(released, cells=stored_cells(self._study, stored), again=again)
 
     def _spent(self) -> Int64[ndarray, " parties"]:
         balances = self._ledger.balances()

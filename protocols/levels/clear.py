@@ -64,7 +64,7 @@ class ClearAggregation(Aggregation):
             return Counted(None, tuple(votes), left_out)
         seats = np.array([study.seats[seat] for seat in votes])
         cast = np.stack(list(votes.values()))
-        if study.votes.judge(request.batch.ids):
+        if study.votes.evaluation is not None and study.votes.again(request.batch.ids):
             answered = np.zeros(cast.shape[1], dtype=np.int64)
             return Counted(answered, tuple(votes), left_out, cells=self._apart(study, cast, seats))
         tally = study.votes.tally(study, cast, seats, reserved.takes_part[seats])

@@ -30,6 +30,8 @@ from protocols.votes import ABSTAIN, NOT_ASKED
 SUMS_FILE, SOFT_LABELS_FILE, QUERIES_FILE = "sums.csv", "soft_labels.csv", "queries.npz"
 # What judges said, and what follows from it.
 EVALUATION_FILE = "evaluation.json"
+# What units said of the first sum's scores, and these.
+RESIDUALS_FILE = "residuals.json"
 _BYTES = 2**32
 # Of a number of 64 bits, a probability or the name of a class, with the comma.
 _CELL_BYTES = 32
@@ -117,19 +119,20 @@ def soft_labels_csv(labels: PoolLabels, of: Labelled = _ONE) -> str:
     return _written(["record", "queries", *of.heads(labels.probabilities.shape[1])], rows)
 
 
-def read_judged(folder: Path, study: DeployedStudy) -> Int64[ndarray, "rows classes"] | None:
-    """The noisy sums of judges, in lattice units: of each seat of the roster one below the other where votes are seen,
-    else of all; None where none are released. Raises DataCorrupt."""
-    if not (folder / EVALUATION_FILE).exists():
+def read_again(folder: Path, study: DeployedStudy) -> Int64[ndarray, "rows classes"] | None:
+    """The noisy sums of a second batch, in lattice units: of judges of each seat of the roster one below the other
+    where votes are seen, else of all; None where none are released. Raises DataCorrupt."""
+    name = RESIDUALS_FILE if study.votes.residuals else EVALUATION_FILE
+    if not (folder / name).exists():
         return None
     try:
-        rows = read_json(folder / EVALUATION_FILE)["sums"]
+        rows = read_json(folder / name)["sums"]
         sums = np.array([[whole(EVALUATION_FILE, "sums", each) for each in row] for row in rows], dtype=np.int64)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataCorrupt(f"{EVALUATION_FILE} cannot be read: {error!r:.200}") from None
-    seats = 1 if study.confidentiality.conceals_votes else len(study.roster)
-    if sums.shape != (study.votes.judged_rows * seats, study.classes):
-        raise DataCorrupt(f"{EVALUATION_FILE} has sums of shape {sums.shape}; allowed: those of the study")
+        raise DataCorrupt(f"{name} cannot be read: {error!r:.200}") from None
+    wanted = study.rows_noised - study.rows_released
+    if sums.shape != (wanted, study.classes):
+        raise DataCorrupt(f"{name} has sums of shape {sums.shape}; allowed: {(wanted, study.classes)}, the study's")
     return sums
 
 

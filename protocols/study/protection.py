@@ -32,6 +32,7 @@ def protection_of(study: Study) -> Protection:
         hospitals=study.votes.hospitals_per_patient,
         declared=study.votes.parts > 1,
         judges=study.votes.evaluation is not None,
+        residuals=study.votes.residuals,
         counts_epsilon=_COUNTS[type(study.votes)](study) if level.second_server else 0.0,
     )
 

@@ -56,6 +56,7 @@ class RecordVotesPlan:
     hospitals_per_patient: int = 1
     overlap: str = UNKNOWN
     evaluation: Evaluation | None = None
+    residuals: bool = False
     purpose: str = ForLabels.name
     findings: tuple[str, ...] = ()
 
@@ -84,6 +85,7 @@ def record_study(
         hospitals_per_patient=plan.hospitals_per_patient,
         overlap=plan.overlap,
         evaluation=plan.evaluation,
+        residuals=plan.residuals,
         purpose=plan.purpose,
         partitions=plan.queries.partitions,
     )
@@ -120,7 +122,7 @@ def record_study(
         view="histogram",
         classes=plan.classes,
         query_limit=sums.queries * (len(names) if apart else 1)
-        + sums.judged_rows * (1 if plan.level.conceals_votes else len(names)),
+        + sums.rows_again * (1 if plan.residuals or plan.level.conceals_votes else len(names)),
         low=low,
         high=_MOST_SIGMA,
     )

@@ -27,8 +27,10 @@ def noise_in(study: Study, *, voted: int | None = None) -> float:
 
 
 def noise_of_mean(study: Study) -> float:
-    """The standard deviation of the noise in each entry of a sum over the population, if all seats vote."""
-    return noise_in(study) / (float(study.weights.mean()) * unit_sums(study).expected)
+    """The standard deviation of the noise in each entry of a sum over the population, if all seats vote; of two sums
+    together."""
+    sums = unit_sums(study)
+    return noise_in(study) / (float(study.weights.mean()) * sums.expected) / (1 + sums.residuals) ** 0.5
 
 
 def little_released(study: Study) -> str | None:

@@ -216,13 +216,13 @@ class Study(AnyStudy):
     @property
     def rows_released(self) -> int:
         """How many rows all that is released of votes has: the queries, of each seat where these are apart."""
-        return (self.query_limit - self.votes.judged_rows) * (len(self.roster) if self.apart else 1)
+        return (self.query_limit - self.votes.rows_again) * (len(self.roster) if self.apart else 1)
 
     @property
     def rows_noised(self) -> int:
-        """In how many rows noise is drawn: with those of judges, of each seat where votes are seen."""
-        seats = 1 if self.confidentiality.conceals_votes else len(self.roster)
-        return self.rows_released + self.votes.judged_rows * seats
+        """In how many rows noise is drawn: with those of a second batch, if of judges that are seen of each seat."""
+        apart = self.votes.evaluation is not None and not self.confidentiality.conceals_votes
+        return self.rows_released + self.votes.rows_again * (len(self.roster) if apart else 1)
 
     @property
     def largest_weight(self) -> float:

@@ -82,10 +82,11 @@ class TeacherVotes:
     once: ClassVar[bool] = False
     # What the two servers of a level open to each other: labels, or the noisy sum.
     opened: ClassVar[str] = "label"
-    # How many queries are paid for, if later ones are paid for with them; and what the terms fix about judges.
+    # How many queries are paid for, if later ones are paid for with them; and what the terms fix about those.
     paid: ClassVar[None] = None
-    judged_rows: ClassVar[int] = 0
+    rows_again: ClassVar[int] = 0
     evaluation: ClassVar[None] = None
+    residuals: ClassVar[bool] = False
     # The option by which a hospital is given what is asked, and what makes a batch smaller.
     given: ClassVar[str] = "--pool"
     smaller: ClassVar[str] = "a smaller batch_limit"
@@ -225,8 +226,8 @@ class TeacherVotes:
     def check_batch(self, ids: Ids) -> None:
         """Raises InvalidInput unless a batch may have these queries, within the limits."""
 
-    def judge(self, ids: Ids) -> bool:
-        """Whether judges are asked in these rows, after all votes."""
+    def again(self, ids: Ids) -> bool:
+        """Whether these are the rows of a second batch, which is asked after all votes and paid for with them."""
         return False
 
     def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
@@ -283,9 +284,11 @@ class UnitSums:
     hospitals_per_patient: at how many hospitals one unit may be known, for which each is charged; overlap: of OVERLAPS:
     "declared" where each hospital's data say of a unit at how many it is, so that it gives as small a part at each;
     evaluation: of the units that judge the model and do not vote, in a second batch whose rows follow those of the
-    first and whose noise is of the same sigma (protocols/sums/judging.py); None: all vote; purpose: of PURPOSES, what
-    the sum is for; partitions: of cells, how many queries each partition has, in each of which a record fills as many;
-    (): one of all, as where features are graded. Raises InvalidInput, with the value and the allowed range.
+    first and whose noise is of the same sigma (protocols/sums/judging.py); None: all vote; residuals: whether the units
+    are asked in a second batch, with the same noise, how far the scores that the first gave are from their labels
+    (protocols/sums/residuals.py); purpose: of PURPOSES, what the sum is for; partitions: of cells, how many queries
+    each partition has, in each of which a record fills as many; (): one of all, as where features are graded. Raises
+    InvalidInput, with the value and the allowed range.
     """
 
     queries: int
@@ -297,6 +300,7 @@ class UnitSums:
     hospitals_per_patient: int = 1
     overlap: str = UNKNOWN
     evaluation: Evaluation | None = None
+    residuals: bool = False
     purpose: str = ForLabels.name
     partitions: tuple[int, ...] = ()
     by: ClassVar[str] = "record"
@@ -378,6 +382,12 @@ class UnitSums:
             classes=study.classes, weights=study.weights, counted=self.counted(study), parts=self.parts,
             judges=self.evaluation is not None,
         )  # fmt: skip
+        signed = self.signed or set(self.queries_sha256) == {"0"}  # a draft, of which it is not known yet
+        graded = signed and self.purpose == ForLabels.name and not study.labelled.names
+        if self.residuals and not (graded and self.evaluation is None):
+            raise InvalidInput(
+                "records: residuals is true; allowed with graded features, one label of classes and no [evaluation]"
+            )
         if study.labelled.names and self.purpose != ForLabels.name:
             raise InvalidInput(f"purpose is {self.purpose!r}; allowed with findings: {ForLabels.name!r}")
         if study.classes != (columns := study.labelled.columns(signed=self.signed)):
@@ -403,31 +413,33 @@ class UnitSums:
     def values(self) -> dict[str, Any]:
         own = asdict(self)
         judges = own.pop("evaluation")
+        own = own if self.residuals else {key: own[key] for key in own if key != "residuals"}
         return {"records": own} if judges is None else {"records": own, "evaluation": judges}
 
     @property
     def delta_squared(self) -> int:
-        """Delta^2: replacing a unit of weight W moves the sum by at most Delta W (protocols/sums/contributions.py)."""
-        return 4 if self.signed else 2
+        """Delta^2: replacing a unit of weight W moves a sum by at most Delta W (protocols/sums/contributions.py), and
+        one of residuals, too, whatever the first came to: squares add up."""
+        return (4 if self.signed else 2) * (1 + self.residuals)
 
     @property
     def query_limit(self) -> int:
-        """Queries that may be asked in total: with the rows of judges."""
-        return self.queries + self.judged_rows
+        """Queries that may be asked in total: with the rows of a second batch."""
+        return self.queries + self.rows_again
 
     @property
     def batch_limit(self) -> int:
         """Queries in one message."""
-        return max(self.queries, self.judged_rows)
+        return max(self.queries, self.rows_again)
 
     @property
-    def judged_rows(self) -> int:
-        """How many rows judges fill; 0 where nobody judges."""
-        return 0 if self.evaluation is None else self.evaluation.rows
+    def rows_again(self) -> int:
+        """How many rows a second batch has: of judges, or of residuals; 0 where there is none."""
+        return self.queries * self.residuals if self.evaluation is None else self.evaluation.rows
 
     @property
     def paid(self) -> int:
-        """The queries of the one charge, which covers judges, too."""
+        """The queries of the one charge, which covers a second batch, too."""
         return self.queries
 
     @property
@@ -476,7 +488,7 @@ class UnitSums:
         """Of a record, those that it and its replacement fill, each in either sum."""
         everything = self.query_limit * classes
         judging = 0 if self.evaluation is None else cells_of(classes, len(labelled.names))
-        filled = max(self._filled(labelled), judging)
+        filled = max(self._filled(labelled) * (1 + self.residuals), judging)
         return min(2 * self.hospitals_per_patient * filled, everything) if unit == "record" else everything
 
     def _filled(self, labelled: Labelled) -> int:
@@ -502,41 +514,29 @@ class UnitSums:
             raise InvalidInput(f"unit is {unit!r}; allowed where records vote: {', '.join(COUNTED)}")
 
     def check_batch(self, ids: Ids) -> None:
-        start, stop = (self.queries, self.query_limit) if self.judge(ids) else (0, self.queries)
+        start, stop = (self.queries, self.query_limit) if self.again(ids) else (0, self.queries)
         if not np.array_equal(ids, np.arange(start, stop)):
             raise InvalidInput(
                 f"{len(ids)} queries are asked; allowed: all {stop - start} from {start} on, as records speak once"
             )
 
-    def judge(self, ids: Ids) -> bool:
+    def again(self, ids: Ids) -> bool:
         return bool(ids[0] >= self.queries)
 
     def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
         return (queries, classes)
 
-    def bounds(
-        self, unit: str, *, weight_units: int, labelled: Labelled, classes: int, population: int | None
-    ) -> tuple[int, int]:
-        """What a party of this weight may put into one entry at most, and into all together, in lattice units.
-
-        population: the units that it declared; None: as if the whole population were its own. A vector of L2 norm W
-        over n entries has an L1 norm of at most W sqrt(n).
-        """
-        entries = self._filled(labelled) if unit == "record" else self.queries * classes
-        held = self.population if population is None else population
-        return held * weight_units, held * isqrt(weight_units**2 * entries)
-
-    def claim(self, study: AnyStudy, seat: str, *, judges: bool) -> Claim:
-        """What the sum of a seat's units is held to: of those that vote, or that judge."""
+    def claim(self, study: AnyStudy, seat: str, *, again: bool) -> Claim:
+        """What the sum of a seat's units is held to; again: in a second batch."""
         weight_units, declared = round(float(study.weights[study.seats[seat]]) * study.units), study.declared(seat)
         held = self.population if declared is None else declared
-        if judges:
+        if again and self.evaluation is not None:
             norm = judge_weight(weight_units, signed=self.signed)
             most_in_all = held * isqrt(norm**2 * cells_of(study.classes, len(study.labelled.names)))
             return Claim(population=held, weight_units=norm, signed=False, most_in_all=most_in_all)
-        _, most_in_all = self.bounds(
-            study.unit, weight_units=weight_units, labelled=study.labelled, classes=study.classes, population=declared
-        )
+        # A vector of L2 norm W over n entries has an L1 norm of at most W sqrt(n).
+        entries = self._filled(study.labelled) if study.unit == "record" else self.queries * study.classes
+        most_in_all = held * isqrt(weight_units**2 * entries)
         whole = study.unit == "record" and not (self.signed or self.declared or study.labelled.names)
         return Claim(
             population=held, weight_units=weight_units, signed=self.signed, most_in_all=most_in_all,
@@ -544,18 +544,18 @@ class UnitSums:
         )  # fmt: skip
 
     def proofs(self, study: AnyStudy, seat: str) -> dict[bool, Proven]:
-        """How a seat shows two servers that its sum is one of its claim's: of votes (False), and of judges (True).
+        """How a seat shows two servers that its sum is one of its claim's: of votes (False), and again (True).
 
         Raises InvalidInput for sums of which that cannot be shown.
         """
-        rows = {False: self.queries} | ({True: self.judged_rows} if self.judged_rows else {})
+        rows = {False: self.queries} | ({True: self.rows_again} if self.rows_again else {})
         return {
-            judges: proof_of(self.claim(study, seat, judges=judges), rows=each, columns=study.classes)
-            for judges, each in rows.items()
+            again: proof_of(self.claim(study, seat, again=again), rows=each, columns=study.classes)
+            for again, each in rows.items()
         }
 
     def check_cast(self, study: AnyStudy, seat: str, cast: Cast, ids: Ids) -> None:
-        self.claim(study, seat, judges=self.judge(ids)).check(cast)
+        self.claim(study, seat, again=self.again(ids)).check(cast)
 
     def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
         return cast

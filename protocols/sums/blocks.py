@@ -559,11 +559,11 @@ def _of_length(values: Float64[ndarray, "records rows"], length: int) -> Steps:
     _, bits = np.frexp(largest)
     # Of _BITS bits at most: a multiplication by a power of two is exact.
     scaled = np.trunc(np.ldexp(values, (_BITS - bits)[:, None])).astype(np.int64)
-    norm = _root_above((scaled * scaled).sum(axis=1))
+    norm = root_above((scaled * scaled).sum(axis=1))
     return np.sign(scaled) * (np.abs(scaled) * length // np.maximum(norm, 1)[:, None])
 
 
-def _root_above(squares: Int64[ndarray, " records"]) -> Int64[ndarray, " records"]:
+def root_above(squares: Int64[ndarray, " records"]) -> Int64[ndarray, " records"]:
     """The least whole numbers whose squares are at least these, which are below 2**53."""
     root = np.sqrt(squares.astype(np.float64)).astype(np.int64)
     return root + (root * root < squares)

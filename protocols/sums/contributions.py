@@ -10,7 +10,7 @@ integer. Replacing one unit moves the sum of all by at most Delta W in the whole
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import isqrt, sqrt
 
@@ -89,17 +89,33 @@ def contribution_sum(
         raise InvalidInput(f"the party has {len(said)} record{'s' * (len(said) != 1)}; allowed: at least {fewest}")
     if not 1 <= weight_units <= LARGEST_WEIGHT:
         raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
+
+    def of_weight(rows: ndarray, held: Int64[ndarray, " records"] | None, weight: int) -> Sum:
+        return _sum(blocks, said[rows], held, weight=weight, classes=classes, mean=mean)
+
+    return divided_sum(of_weight, len(said), units, weight_units=weight_units, known_at=known_at)
+
+
+def divided_sum(
+    of_weight: Callable[[ndarray, Int64[ndarray, " records"] | None, int], Sum],
+    records: int,
+    units: Int64[ndarray, " records"] | None,
+    *,
+    weight_units: int,
+    known_at: Int64[ndarray, " records"] | None,
+) -> Sum:
+    """The sum of what units say that are divided among hospitals. of_weight: what the records at these places say,
+    whose units are these, with this weight; the rest as in contribution_sum."""
     if known_at is None:
-        return _sum(blocks, said, units, weight=weight_units, classes=classes, mean=mean)
+        return of_weight(np.arange(records), units, weight_units)
     if units is not None and len(units):
         _, member = np.unique(units, return_inverse=True)
         known_at = most_hospitals(known_at, member)[member]
-    total = np.zeros((blocks.rows, classes), np.int64)
-    for hospitals in np.unique(known_at).tolist():
-        rows = known_at == hospitals
-        held = None if units is None else units[rows]
-        total += _sum(blocks, said[rows], held, weight=weight_units // hospitals, classes=classes, mean=mean)
-    return total
+    parts = [(np.flatnonzero(known_at == hospitals), hospitals) for hospitals in np.unique(known_at).tolist()]
+    sums = [
+        of_weight(rows, None if units is None else units[rows], weight_units // hospitals) for rows, hospitals in parts
+    ]
+    return sum(sums[1:], start=sums[0]) if sums else of_weight(np.arange(0), None, weight_units)
 
 
 def most_hospitals(

@@ -12,6 +12,10 @@ psi(y) x phi(x) is sufficient, given the records' phi (McCullagh & Nelder 1989, 
 in for those. A prior makes scores too small, so that probabilities are too near to each other: one factor for all of
 them, by the same moments, mends that, and no class changes.
 
+A second sum, of residuals (residuals.py), joins the moments of the softmax: given its probabilities, what a record of
+the pool says is expected to be its residual for each class. Where the first sum's scores are right, the expectation is
+0 on any pool, so that the pool's difference from the records hardly counts.
+
 All of it is post-processing of what was released: it costs nothing.
 """
 
@@ -85,6 +89,27 @@ class Neighbours:
 
 
 @dataclass(frozen=True, eq=False)
+class Residuals:
+    """The second sum. mean: over the number of units; noise: the variance of an entry of that; units: how many spoke;
+    psi: what each record of the pool would say beside phi, for each class that it may have."""
+
+    mean: Float64[ndarray, "rows classes"] = field(repr=False)
+    noise: float = field(repr=False)
+    units: float | int
+    psi: Float64[ndarray, "pool classes columns"] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Told:
+    """Moments that a softmax is to have: phi of the pool, weighed, and the released mean, both over the noise's root;
+    and what each record of the pool says for each class."""
+
+    seen: Float64[ndarray, "rows pool"]
+    wanted: Float64[ndarray, "rows contrasts"]
+    says: Float64[ndarray, "pool classes contrasts"]
+
+
+@dataclass(frozen=True, eq=False)
 class Scores:
     """The score of each class is 1 / classes + phi(x) @ coefficients; its probability the softmax of classes x score.
 
@@ -123,8 +148,9 @@ def fit(
     noise: float,
     units: float | int,
     neighbours: Neighbours | None = None,
+    residuals: Residuals | None = None,
 ) -> Scores:
-    """The scores under which the released mean is likeliest, given the prior.
+    """The scores under which the released mean, or the means of both sums, are likeliest, given the prior.
 
     mean: the noisy sum over the number of units; targets: psi of each class, of length 1; noise: the variance of an
     entry of the mean; units: the public number of units; neighbours: in the pool: then its own scores may differ from
@@ -141,10 +167,12 @@ def fit(
     z, entry = mean @ seen, noise * float((seen**2).sum(axis=0).max())
     # The variance of a target's column over classes that are alike, which sampling n units leaves.
     problem = _Problem(z, moment, entry, 1 / (columns + 1) / units)
-    priors = [problem.prior(exponent, constant) for exponent in _EXPONENTS for constant in _OF_CONSTANT]
-    found = max(map(problem.fitted, priors), key=lambda each: each.log_likelihood)
+    found = problem.likeliest()
     mixed = problem.with_classes(found)
     softmax = problem.softmax(mixed, code)
+    if residuals is not None:
+        told = problem.residuals(residuals, problem.certainty(mixed, softmax, code) * softmax, code)
+        softmax = problem.softmax(mixed, code, told)
     certainty = problem.certainty(mixed, softmax, code)
     scores = Scores(certainty * softmax @ code.T, found.log_likelihood)
     if neighbours is None:
@@ -235,6 +263,11 @@ class _Problem:
         variance = constant / (self.z.shape[1] + 1) / np.maximum(diagonal, _JITTER)
         return _Prior(of, np.where(is_constant, 0.0, base), np.where(is_constant, variance, 0.0))
 
+    def likeliest(self) -> _Found:
+        """What is found under the likeliest of all priors."""
+        priors = [self.prior(exponent, constant) for exponent in _EXPONENTS for constant in _OF_CONSTANT]
+        return max(map(self.fitted, priors), key=lambda each: each.log_likelihood)
+
     def fitted(
         self, prior: _Prior, smooth: Float64[ndarray, "rows rows"] | None = None, *, steps: int = _STEPS
     ) -> _Found:
@@ -294,17 +327,15 @@ class _Problem:
         return self.fitted(_Prior(prior.of, 0 * prior.base, each), steps=2)  # of which one finds the mismatch
 
     def softmax(
-        self, found: _Found, code: Float64[ndarray, "classes contrasts"]
+        self, found: _Found, code: Float64[ndarray, "classes contrasts"], more: _Told | None = None
     ) -> Float64[ndarray, "rows contrasts"]:
         """The coefficients, over the number of classes, of the softmax regression whose moments over the pool are
         nearest to the released ones, by the covariance of least squares, under a prior of their variances times
-        _SOFTER over the number of classes."""
+        _SOFTER over the number of classes. more: moments of a second sum."""
         classes, rows = len(code), len(found.variances)
-        phi, weights = self._looked_at()
-        root = np.linalg.cholesky(self._noise(found))
-        seen, wanted = (
-            scipy.linalg.solve_triangular(root, each, lower=True) for each in ((phi * weights[:, None]).T, self.z)
-        )
+        phi, _ = self._looked_at()
+        every = [self._told(self._noise(found), self.z, np.broadcast_to(code, (len(phi), *code.shape)))]
+        every += [] if more is None else [more]
         # Of coefficients over this the prior is standard normal.
         scale = np.sqrt(_SOFTER * classes * found.variances)[:, None]
         phi = phi * scale.T
@@ -312,10 +343,13 @@ class _Problem:
         def loss(flat: Float64[ndarray, " parameters"]) -> tuple[float, Float64[ndarray, " parameters"]]:
             moved = flat.reshape(rows, -1)
             chances = scipy.special.softmax(phi @ moved @ code.T, axis=1)
-            rest = seen @ (chances @ code) - wanted
-            pull = seen.T @ rest @ code.T
+            value, pull = (flat * flat).sum() / 2, np.zeros_like(chances)
+            for each in every:
+                rest = each.seen @ np.einsum("ik,ikc->ic", chances, each.says) - each.wanted
+                value += (rest * rest).sum() / 2
+                pull += np.einsum("ic,ikc->ik", each.seen.T @ rest, each.says)
             slope = chances * (pull - (pull * chances).sum(axis=1, keepdims=True))
-            return float((rest * rest).sum() + (flat * flat).sum()) / 2, (phi.T @ (slope @ code)).ravel() + flat
+            return float(value), (phi.T @ (slope @ code)).ravel() + flat
 
         first = found.coefficients * classes / np.where(scale > 0, scale, np.inf)
         start = np.asarray(first.ravel(), np.float64)
@@ -323,6 +357,34 @@ class _Problem:
             loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS, "maxfun": 2 * _MOST_STEPS}
         )
         return np.asarray(solved.x.reshape(rows, -1) * scale / classes)
+
+    def residuals(
+        self,
+        second: Residuals,
+        coefficients: Float64[ndarray, "rows contrasts"],
+        code: Float64[ndarray, "classes contrasts"],
+    ) -> _Told:
+        """The moments of a second sum, for the softmax. coefficients: of the scores that the first one gave: what the
+        second says beside what these expect, by least squares, tells how much the pool is to be mistrusted."""
+        phi, weights = self._looked_at()
+        says, contrasts = second.psi[:: self._every] @ code, code.shape[1]
+        chances = as_probabilities(phi @ coefficients @ code.T + 1 / len(code))
+        z = second.mean @ code
+        rest = z - (phi * weights[:, None]).T @ np.einsum("ik,ikc->ic", chances, says)
+        sampling = float(weights @ (chances * (says**2).sum(axis=2)).sum(axis=1)) / contrasts / second.units
+        problem = _Problem(rest, self.moment, second.noise, sampling)
+        return self._told(problem._noise(problem.likeliest()), z, says)
+
+    def _told(
+        self,
+        noise: Float64[ndarray, "rows rows"],
+        mean: Float64[ndarray, "rows contrasts"],
+        says: Float64[ndarray, "pool classes contrasts"],
+    ) -> _Told:
+        phi, weights = self._looked_at()
+        root = np.linalg.cholesky(noise)
+        seen = scipy.linalg.solve_triangular(root, (phi * weights[:, None]).T, lower=True)
+        return _Told(seen, scipy.linalg.solve_triangular(root, mean, lower=True), says)
 
     def certainty(
         self,
@@ -360,9 +422,12 @@ class _Problem:
 
     def _looked_at(self) -> tuple[Float64[ndarray, "pool rows"], Float64[ndarray, " pool"]]:
         """phi and weights of those records of the pool that a softmax looks at."""
-        every = -(-len(self.moment.phi) // _MOST_FITTED)
-        weights = self.moment.weights[::every]
-        return self.moment.phi[::every], weights / weights.sum()
+        weights = self.moment.weights[:: self._every]
+        return self.moment.phi[:: self._every], weights / weights.sum()
+
+    @property
+    def _every(self) -> int:
+        return -(-len(self.moment.phi) // _MOST_FITTED)
 
     def _noise(self, found: _Found) -> Float64[ndarray, "rows rows"]:
         """The covariance of a contrast of the released mean about what was found."""

@@ -79,6 +79,11 @@ _OWN: Final = {
         "the usual student of sums of records' graded features, or their scores",
         OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md", findings=True,
     ),
+    "graded_twice": Method(
+        "simulations.baselines.methods:graded_twice",
+        "graded_votes in two sums: the second of how far the first one's scores are from labels",
+        OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
+    ),
 }  # fmt: skip
 
 # To add a method: a plugin (docs/how-to/add-a-part.md).

@@ -185,9 +185,15 @@ def graded_votes(task: Task) -> Score:
     return graded_scores(task, budgets=repr(task.budget))
 
 
-def graded_scores(task: Task, *, budgets: str) -> Score:
+def graded_twice(task: Task) -> Score:
+    """The same where units are asked once more how far the first sum's scores are from their labels."""
+    return graded_scores(task, budgets=repr(task.budget), residuals=True)
+
+
+def graded_scores(task: Task, *, budgets: str, residuals: bool = False) -> Score:
     """The same under these budgets of the parties."""
-    settings = _of_records(task, record_queries=GRADED, bins=None, nearest=None, partitions=None, budgets=budgets)
+    queries = {"record_queries": GRADED, "bins": None, "nearest": None, "partitions": None}
+    settings = _of_records(task, **queries, budgets=budgets, residuals=residuals)
     try:
         given = with_settings(task.inputs, settings.changed(student="none"), reporter=task.reporter)
         _, study = study_of(given)

@@ -85,7 +85,8 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
         half = half if len(known) >= FEWEST_SEEDS else None
         notes = group["note"][group["note"] != ""]
         gains, labels, aurocs = (
-            pd.to_numeric(group[name]).dropna() for name in ("parties_that_gain", "labels", "auroc")
+            pd.to_numeric(group.get(name, pd.Series(dtype=float))).dropna()
+            for name in ("parties_that_gain", "labels", "auroc")
         )
         found.append(
             {

@@ -49,7 +49,7 @@ OF_TEACHERS = (
     "questions teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate "
     "teacher_features findings_by"
 ).split()
-OF_RECORDS = "record_queries bins nearest partitions features evaluate".split()
+OF_RECORDS = "record_queries bins nearest partitions features evaluate residuals".split()
 # Settings that say how votes are made; they do not apply to stored votes.
 DATA_SETTINGS = (
     "dataset schema_file partition teacher findings_by teachers_per_party private_size imbalance mislabelled student "
@@ -107,6 +107,7 @@ def _check_records(settings: Experiment, given: dict[str, object]) -> None:
         raise InvalidInput(f"view is {settings.view!r}; allowed with votes_by 'record': histogram")
 
 
+_BUDGETED = "unit confidentiality units budgets delta weights colluders quorum evaluate residuals".split()
 VOTERS: Mapping[type[Votes], Voters] = {
     TeacherVotes: Voters(
         check=check_teachers, assumed={}, usual_noise=True, counted=frozenset(), curve=True, rehearsed=()
@@ -116,7 +117,7 @@ VOTERS: Mapping[type[Votes], Voters] = {
         check=_check_records,
         assumed={"view": UnitSums.view},
         usual_noise=False,
-        counted=frozenset("unit confidentiality units budgets delta weights colluders quorum evaluate".split()),
+        counted=frozenset(_BUDGETED),
         curve=False,
         rehearsed=("accuracy",),
     ),
@@ -130,12 +131,9 @@ def is_graded(settings: Experiment) -> bool:
 
 
 def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blocks:
-    """The public features or queries of the experiment, made of the public pool, public figures and constants alone.
-
-    graded: features chosen by the noise that the budgets need; columns: the cells of a table's columns; clusters:N: the
-    centres of N clusters of the pool; columns+clusters:N: both. Raises InvalidInput for queries that the data do not
-    have, and for settings that do not go with them.
-    """
+    """The public features or queries of the experiment, made of the public pool, public figures and constants alone:
+    those of make_queries. Raises InvalidInput for queries that the data do not have, and for settings that do not go
+    with them."""
     images = dataset.kind == "image"
     kind = settings.record_queries or (GRADED if is_graded(settings) else usual_cells(dataset))
     if kind.partition(":")[0] in (COLUMNS, BOTH) and not dataset.has_cells:
@@ -201,6 +199,7 @@ def make_record_study(
         level=level,
         quorum=settings.quorum or level.usual_quorum(seats),
         evaluation=simulated_judges(settings.evaluate, population, classes=classes, seed=settings.data_seed),
+        residuals=bool(settings.residuals),
     )
     return record_study(plan, names=budgets.names, epsilon=budgets.epsilon, delta=budgets.delta)
 
@@ -242,6 +241,7 @@ class Experiment:
     partitions: Annotated[int | None, (">=", 1), ("<=", 64)] = None
     features: str | None = None
     evaluate: float | None = None
+    residuals: bool | None = None
     teacher_features: bool = False
     student_features: bool | None = None
     votes: str | None = None

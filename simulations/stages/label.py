@@ -20,6 +20,7 @@ from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.labelling.questions import Choose
 from protocols.ledger.ledger import Ledger
 from protocols.study.study import Study
+from protocols.sums.residuals import FirstScores
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Request, VoteRequest
 from simulations.setup.levels import batch_noise, simulated_aggregation, simulated_ballot
@@ -41,7 +42,8 @@ class SeedResult:
     """One seed's labelling and the figures of its released labels.
 
     soft: where records vote, the labels that were made of the released sums for all of the pool. told: where teachers
-    voted on several findings, what labels say of each: -1 nothing, 0, 1.
+    voted on several findings, what labels say of each: -1 nothing, 0, 1. first: the scores that a second batch was
+    about.
     """
 
     seed: int
@@ -50,6 +52,7 @@ class SeedResult:
     label_accuracy: float | None
     soft: SoftLabels | None = None
     told: Int64[ndarray, "pool findings"] | None = None
+    first: FirstScores | None = None
 
     @property
     def answered(self) -> Int64[ndarray, " answered"]:
@@ -153,10 +156,12 @@ def live_labelling(
     dropout: float = 0.0,
     train: TrainStudent | None = None,
     choose: Choose | None = None,
+    again: bytes = b"",
 ) -> Labelling:
     """What a study releases between Party objects and a Coordinator, each with a ledger of its own.
 
-    voter: of the seat at a position of the roster; queries: size of the pool. Raises EngineFailed if the parties'
+    voter: of the seat at a position of the roster; queries: size of the pool; again: what a second batch is about, if
+    there is one. Raises EngineFailed if the parties'
     ledgers differ from the coordinator's.
     """
     secret = study.secret_coins
@@ -186,6 +191,8 @@ def live_labelling(
         )
         pool = np.zeros((queries, 1), dtype=np.float32)
         labelling = coordinator.label(pool, train=train, choose=choose)
+        if again:
+            labelling = replace(labelling, again=coordinator.ask_again(again))
     own = np.array([ledgers[i].balance(seat.party).spent for i, seat in enumerate(study.roster)])
     for party_ledger in ledgers:
         party_ledger.close()
@@ -203,6 +210,9 @@ def check_live(live: Labelling, replayed: Labelling) -> None:
     same = same and (live.cells is None) == (replayed.cells is None)
     if live.cells is not None and replayed.cells is not None:
         same = same and np.array_equal(live.cells, replayed.cells)
+    second = [None if each.again is None else each.again.cells for each in (live, replayed)]
+    if second[0] is not None and second[1] is not None:
+        same = same and np.array_equal(second[0], second[1])
     if not same or not np.array_equal(live.spent, replayed.spent):
         raise EngineFailed("the live study and its replay differ; this is a fault in Conclave, please report it")
 

@@ -23,6 +23,7 @@ from protocols.study.study import Study
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import BLOCKS_BYTES, Blocks
 from protocols.sums.contributions import FEWEST_UNITS, contribution_sum, said
+from protocols.sums.residuals import FirstScores, residual_sum
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
@@ -73,6 +74,22 @@ class RecordCells:
 
         Raises InvalidInput for another map than the study's.
         """
+        return self._of_seats(study, self._votes)
+
+    def residuals(self, study: Study, first: FirstScores) -> list[Contribution]:
+        """The same of residuals, in the second batch."""
+
+        def of_seat(study: Study, cells: ndarray, units: ndarray | None, weight: int) -> Contribution:
+            return residual_sum(first, cells, units, weight_units=weight)
+
+        return self._of_seats(study, of_seat)
+
+    def _votes(self, study: Study, cells: ndarray, units: ndarray | None, weight: int) -> Contribution:
+        return contribution_sum(self.map, cells, units, weight_units=weight, classes=study.classes, fewest=0)
+
+    def _of_seats(
+        self, study: Study, said_by: Callable[[Study, ndarray, ndarray | None, int], Contribution]
+    ) -> list[Contribution]:
         records = unit_sums(study)
         if records.queries_sha256 != self.map.digest:
             raise InvalidInput("the queries are not those of the study; allowed: the map whose digest it names")
@@ -83,9 +100,7 @@ class RecordCells:
             found.append(
                 np.zeros(shape, dtype=np.int64)
                 if _units(study.unit, cells, units) < FEWEST_UNITS
-                else contribution_sum(
-                    self.map, cells[~judges], spoken, weight_units=weight, classes=study.classes, fewest=0
-                )
+                else said_by(study, cells[~judges], spoken, weight)
             )
         return found
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.labelling.soft_labels import SoftLabels, labels_of_sums, turnout, who_voted
+from coordinator.labelling.soft_labels import SoftLabels, asked_again, labels_of_sums, turnout, who_voted
 from party.party import Voter
 from protocols.errors import InvalidInput
-from protocols.labelling.coordinator import Labelling
+from protocols.labelling.coordinator import AGAIN, Labelling, SecondSum
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import said
+from protocols.sums.residuals import FirstScores
 from simulations.setup.levels import batch_noise
 from simulations.stages.label import SeedResult, live_labelling
 from simulations.stages.record_cells import Contribution, RecordCells
@@ -41,13 +43,23 @@ def contributions(
     return RecordCells(study.labelled, 0, queries, spoken, units, places).sums(study)
 
 
-def live_record_votes(study: Study, sums: Sequence[Contribution], *, seed: int, dropout: float = 0.0) -> Labelling:
-    """Asks every party once. The labels are of queries; `cells` are the noisy sums that were released."""
+def live_record_votes(
+    study: Study,
+    sums: Sequence[Contribution],
+    *,
+    seed: int,
+    dropout: float = 0.0,
+    again: tuple[FirstScores, Sequence[Contribution]] | None = None,
+) -> Labelling:
+    """Asks every party once. The labels are of queries; `cells` are the noisy sums that were released. again: the
+    scores of a second batch, and each party's residuals."""
+    first, residuals = (None, sums) if again is None else again
 
     def voter(position: int) -> Voter:
-        return lambda batch: sums[position]
+        return lambda batch: (residuals if batch.model else sums)[position]
 
-    return live_labelling(study, voter, queries=unit_sums(study).queries, seed=seed, dropout=dropout)
+    model = b"" if first is None else first.to_bytes()
+    return live_labelling(study, voter, queries=unit_sums(study).queries, seed=seed, dropout=dropout, again=model)
 
 
 def label_record_seed(
@@ -61,20 +73,37 @@ def label_record_seed(
 ) -> SeedResult:
     """Replays the study with the noise (and drop-outs) of one seed, and labels the pool."""
     presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
-    sums = RecordSums(study.classes, stored.sums(study))
-    result = replay(study, sums, noise=batch_noise(study, seed=seed), presence=presence)
-    if result.labelling.cells is None:
-        return SeedResult(seed, result.labelling, result.spent_after, None)
-    soft = soft_pool_labels(study, result.labelling, stored.map, pool, records=unit_sums(study).population)
+    sums, noise = RecordSums(study.classes, stored.sums(study)), batch_noise(study, seed=seed)
+    result, again = replay(study, sums, noise=noise, presence=presence), None
+    labelling, records = result.labelling, unit_sums(study).population
+    if labelling.cells is None:
+        return SeedResult(seed, labelling, result.spent_after, None)
+    soft = soft_pool_labels(study, labelling, stored.map, pool, records=records)
+    counted = (labelling.spent > 0) & (True if presence is None else presence(AGAIN))
+    if unit_sums(study).residuals and counted.sum() >= study.quorum:
+        assert soft.scores is not None  # features are graded
+        again = FirstScores.of(soft.scores.coefficients)
+        total = sum(each for each, of in zip(stored.residuals(study, again), counted.tolist(), strict=True) if of)
+        _, cells = study.released(np.asarray(total) / study.units, noise(counted), predictions=None)
+        labelling = replace(labelling, again=SecondSum(cells, counted))
+        soft = soft_pool_labels(study, labelling, stored.map, pool, records=records, first=again)
     accuracy = None if truth is None else soft.accuracy(truth)
-    return SeedResult(seed, result.labelling, result.spent_after, accuracy, soft)
+    return SeedResult(seed, labelling, result.spent_after, accuracy, soft, first=again)
 
 
 def soft_pool_labels(
-    study: Study, labelling: Labelling, queries: Blocks, pool: Float32[ndarray, "pool features"], *, records: int
+    study: Study,
+    labelling: Labelling,
+    queries: Blocks,
+    pool: Float32[ndarray, "pool features"],
+    *,
+    records: int,
+    first: FirstScores | None = None,
 ) -> SoftLabels:
-    """Soft labels of a pool from what a study released. Raises InvalidInput where it released nothing."""
+    """Soft labels of a pool from what a study released; first: the scores of its second batch, if that counts. Raises
+    InvalidInput where it released nothing."""
     if labelling.cells is None:
         raise InvalidInput(f"the study released no sums ({labelling.stop.reason}); allowed: one that did")
     voted = who_voted(study, dict(zip(study.seats, labelling.spent.tolist(), strict=True)))
-    return labels_of_sums(study, turnout(study, voted, population=records), labelling.cells, queries, pool)
+    of = turnout(study, voted, population=records)
+    return labels_of_sums(study, of, labelling.cells, queries, pool, asked_again(first, labelling.again))

@@ -165,7 +165,7 @@ SHOWN = {
     "protocols.labelling.schedule.Stop.exhausted": _STUDY,
     "protocols.study.terms.Terms.label": _STUDY,
     "coordinator.students.choice.ToLearn.labels": _NAME,
-    "protocols.labelling.coordinator.Judgement.counted": "who was in a sum, which the release says",
+    "protocols.labelling.coordinator.SecondSum.counted": "who was in a sum, which the release says",
     "protocols.release.counts.Count.label": _STUDY,
     "protocols.release.counts.Count.patients": "a noisy count, which is released",
     "protocols.study.count_cells.CountCells.rows": _STUDY,

@@ -1,5 +1,6 @@
 """A study between three hospitals in which records vote, with its pool, its queries and their tables of records."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from protocols.study.votes import UnitSums
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import contribution_sum, said
 from protocols.sums.judging import Evaluation, judged
+from protocols.sums.residuals import FirstScores, residual_sum
 from tests.harness.homes import FEATURES
 from tests.harness.studies import DEADLINE_S, pool_of
 
@@ -32,6 +34,7 @@ def draft(
     population: int = POPULATION,
     share: float | None = None,
     findings: tuple[str, ...] = (),
+    residuals: bool = False,
 ) -> DeployedStudy:
     """What an operator writes before the queries are made."""
     study = Study(
@@ -46,6 +49,7 @@ def draft(
             population=population,
             sigma=8.0,
             evaluation=share and Evaluation(share=share, key="0" * 64, bins=6, rows=8, threshold=0.5),
+            residuals=residuals,
         ),
         unit=unit,
         accountant_name="gaussian",
@@ -115,12 +119,20 @@ def judged_by(study: DeployedStudy, model: bytes, seat: str) -> np.ndarray:
     given = scored.probabilities(features[judges], classes=study.labelled.said)
     terms, of = study.votes.evaluation, {"signed": study.votes.signed, "thresholds": scored.thresholds}
     found = judged(terms, given, labels[judges], None, weight_units=weight, **of)
-    return found.reshape(study.votes.judged_rows, study.classes)
+    return found.reshape(study.votes.rows_again, study.classes)
 
 
 def record_voter(study: DeployedStudy, queries: Blocks, seat: str):
     """A Voter of these records."""
-    return lambda batch: judged_by(study, batch.model, seat) if batch.model else sum_of(study, queries, seat)
+    again = partial(residuals_by, queries=queries) if study.votes.residuals else judged_by
+    return lambda batch: again(study, batch.model, seat) if batch.model else sum_of(study, queries, seat)
+
+
+def residuals_by(study: DeployedStudy, model: bytes, seat: str, *, queries: Blocks) -> np.ndarray:
+    """What a hospital's records say of the first sum's scores."""
+    weight = round(study.roster[study.seats[seat]].weight * study.units)
+    first = FirstScores.from_bytes(model, rows=queries.rows, classes=study.classes)
+    return residual_sum(first, said(queries, *records_of(seat), classes=study.classes), None, weight_units=weight)
 
 
 def write_queries(folder: Path, queries: Blocks) -> Path:

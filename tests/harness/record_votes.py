@@ -60,7 +60,7 @@ LEVELS = ("clear", "secure_sum", "two_server")
 
 def study_of(
     level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0), quorum=3, names=NAMES, colluders=1,
-    queries=QUERIES, evaluation=None,
+    queries=QUERIES, evaluation=None, residuals=False,
 ):  # fmt: skip
     """level: a name, for known keys and three parties, or a level of confidentiality itself."""
     if not isinstance(level, Confidentiality):
@@ -74,7 +74,7 @@ def study_of(
         level = replace(level, seat_keys=level.seat_keys[: len(names)])
     plan = RecordVotesPlan(
         name="records", classes=2, unit=unit, population=79, queries=queries, rule=rule, level=level, quorum=quorum,
-        evaluation=evaluation,
+        evaluation=evaluation, residuals=residuals,
     )  # fmt: skip
     return record_study(plan, names=names, epsilon=np.array(epsilon), delta=np.full(3, 1e-5))
 

@@ -144,7 +144,7 @@ class Consortium(Certifying):
                 between(coordinator)
                 labelling = coordinator.label(asked, train=train, choose=choose)
             if judge is not None:
-                coordinator.judge(judge(labelled_study(study, *files, labelling)))
+                coordinator.ask_again(judge(labelled_study(study, *files, labelling)))
         return labelled_study(study, *files, labelling)
 
     def _party(self, name, study, ledger, settles, ballots, queries):

@@ -227,7 +227,7 @@ class SummedAggregation(Aggregation):
         except QuorumLost as error:
             return Counted(None, (), error.left_out | left_out)
         voted = tuple(np.array(context.members, dtype=object)[masked.present].tolist())
-        if study.votes.judge(reserved.request.batch.ids):
+        if study.votes.again(reserved.request.batch.ids):
             sums = opened.sums.reshape(-1, study.classes)
             answered = np.zeros(len(sums), dtype=np.int64)
             return Counted(answered, voted, opened.left_out | left_out, cells=sums.astype(np.int64))

@@ -17,7 +17,7 @@ from protocols.levels.two_server.signed_labels import SignedLabels, signed_label
 from protocols.levels.two_server.statement import check_opened
 from protocols.refusals.code import Code
 from protocols.release.signatures import read_signatures
-from protocols.release.sums import read_judged, read_votes
+from protocols.release.sums import read_again, read_votes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import guarded
 from protocols.votes import NOT_ASKED
@@ -43,7 +43,7 @@ class SignedRelease:
         Raises Refused("other_labels" or "other_sums") if the guardian's signature is missing, or is of something else.
         """
         ids, cells = np.array(list(queries), dtype=np.int64), self.cells
-        if self.study.votes.judge(ids):
+        if self.study.votes.again(ids):
             cells = self.judged
             if cells is None:
                 return False
@@ -72,7 +72,7 @@ def read_signed(folder: Path, study: DeployedStudy, labels: Int64[ndarray, " que
     """What a guardian signed of a release; None if the study has none. labels: the release's. Raises DataCorrupt."""
     if not study.confidentiality.second_server:
         return None
-    cells, judged = read_votes(folder, study).cells, read_judged(folder, study)
+    cells, judged = read_votes(folder, study).cells, read_again(folder, study)
     return SignedRelease(study, labels, cells, read_signatures(folder), judged)
 
 

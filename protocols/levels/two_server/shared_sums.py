@@ -69,7 +69,7 @@ class SumShare:
 def proofs_of(study: Study, seats: Iterable[str], ids: Int64[ndarray, " queries"]) -> list[Proven]:
     """What each of these seats proves of its sum of these queries."""
     votes = unit_sums(study)
-    return [votes.proofs(study, seat)[votes.judge(ids)] for seat in seats]
+    return [votes.proofs(study, seat)[votes.again(ids)] for seat in seats]
 
 
 def share_sum(

@@ -13,7 +13,6 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation, unlike_others
 from protocols.noise import simulated
 from protocols.study.file import read_study, write_study
-from protocols.study.findings import OneLabel
 from protocols.study.levels import Clear, GuardedLevel, HiddenQueries
 from protocols.study.queries import QueryBatch
 from protocols.sums.blocks import Blocks, Constant
@@ -128,7 +127,7 @@ def too_much_in_all(study):
     """No cell above what all units together may put in it, and all of them as full as that."""
     records = study.votes
     weight_units = round(study.roster[0].weight * study.units)
-    most, _ = records.bounds("record", weight_units=weight_units, labelled=OneLabel(2), classes=2, population=None)
+    most = records.population * weight_units
     return np.full((16, 2), most)
 
 

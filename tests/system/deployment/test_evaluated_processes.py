@@ -44,7 +44,7 @@ class Judging(ConsortiumHere):
         file.write_text(f"{terms}[[party]]{seats}")
 
 
-def consortium_of(folder, level):
+def consortium_of(folder, level, *, residuals=False):
     data = demo_data(None)
     study = record_draft(data)
     bins = usual_score_bins(SHARE * study.votes.population)
@@ -52,7 +52,7 @@ def consortium_of(folder, level):
     held = {name: len(rows) for name, rows in data.rows.items()}
     seats = (replace(seat, epsilon=EPSILON, population=held[seat.party]) for seat in study.roster)
     study = replace(study, roster=tuple(seats))
-    study = study.voting(evaluation=judges)
+    study = study.voting(evaluation=None if residuals else judges, residuals=residuals)
     if level == "secure_sum":
         keys = seat_keys(len(study.roster))
         study = replace(study, confidentiality=SecureSum(units=2**16, colluders=0, seat_keys=keys))
@@ -117,7 +117,7 @@ def test_four_hospitals_judge_the_student_that_they_taught_and_nobody_pays_twice
         assert len(said["counted"]) == 4
         assert len(said["hospitals"]) <= (4 if level == "clear" else 0)
         # As the judges' own records say, without noise: within the interval (of 18 such, one may not be).
-        model = ScoredModel.from_bytes((home / "judged.model").read_bytes())
+        model = ScoredModel.from_bytes((home / "asked_about.model").read_bytes())
         low, high = said["figures"]["accuracy"][1:]
         given = model.probabilities(data.test_inputs, classes=2)
         of_test = float((given.argmax(axis=1) == data.test_labels).mean())
@@ -176,5 +176,41 @@ def test_a_hospital_that_adds_any_vector_is_refused_and_the_study_of_the_others_
 
         wait_until(told, timeout_s=120)
         consortium.coordinator("train", "demo", "--student", "logistic_regression")
+    finally:
+        consortium.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["clear", "secure_sum", "two_server"])
+def test_four_hospitals_are_asked_twice_by_one_labelling_and_pay_once(tmp_path, level, forked):
+    consortium = consortium_of(tmp_path, level, residuals=True)
+    data, release = consortium.data, tmp_path / "release"
+    try:
+        consortium.set_up()
+        for name in data.hospitals:
+            consortium.start(name)
+        consortium.coordinator("label", "demo")
+        for name in ["centre", *data.hospitals]:
+            killed(consortium, name)
+        consortium.coordinator("label", "demo", "--wait")
+        assert spent_of(consortium) == pytest.approx([EPSILON] * 4, rel=1e-3)
+        consortium.coordinator("train", "demo", "--student", "scores")
+
+        def proven():
+            consortium.call(
+                "coordinator", tmp_path / "centre", "release", "demo", "--out", str(release), allowed=(0, 5, 7, 8, 9)
+            )
+            return release.exists()
+
+        wait_until(proven, timeout_s=120)
+        assert len(json.loads((release / "residuals.json").read_text())["counted"]) == 4
+        verified = consortium.call(
+            "coordinator", None, "verify", str(release), "--authority", str(tmp_path / "centre" / "authority.pem"),
+            "--pool", str(tmp_path / "pool.npy"),
+        )  # fmt: skip
+        assert "verified" in verified
+        for name in data.hospitals:
+            consortium.party(name, "verify", "--release", str(release))
+            assert not list((tmp_path / name / "studies").glob("*/judges-*"))
     finally:
         consortium.stop()

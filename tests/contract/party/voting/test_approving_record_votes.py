@@ -28,6 +28,7 @@ from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.sums.contributions import contribution_sum, said, squared_norms
 from protocols.sums.judging import judged
+from protocols.sums.residuals import FirstScores, residual_sum
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
@@ -425,10 +426,10 @@ def test_budget_show_says_of_a_withdrawn_study_whether_it_was_asked(place, capsy
 
 
 class JudgingPlace(Place):
-    """A member of a study with judges, and a model that they may be asked about."""
+    """A member of a study with a second batch, and a model that its judges may be asked about."""
 
     def __init__(self, folder, **how):
-        super().__init__(folder, kind="graded", share=0.4, level=Clear(units=2**16), **how)
+        super().__init__(folder, kind="graded", level=Clear(units=2**16), **({"share": 0.4} | how))
         inputs = np.random.default_rng(2).normal(size=(50, 4)).astype(np.float32)
         fitted = LogisticRegression().fit(inputs, inputs[:, 0] > 0)
         content = to_onnx(fitted, inputs[:1], options={"zipmap": False}).SerializeToString()
@@ -482,6 +483,24 @@ def test_listed_units_judge_once_and_do_not_vote_whatever_the_data_say_later(tmp
     # Asked again it repeats the stored reply; about another model it answers nothing.
     np.testing.assert_array_equal(place.asked(place.judging()).votes, expected)
     assert place.asked(place.judging(place.model + b" ")).code == "batch_reused"
+
+
+@pytest.mark.parametrize("unit", ["record", "patient"])
+def test_units_are_asked_twice_as_they_were_approved_and_then_nothing_is_kept(tmp_path, capsys, unit):
+    place = JudgingPlace(tmp_path, share=None, residuals=True, unit=unit)
+    assert place.approve() == 0
+    assert "Asked twice" in " ".join(capsys.readouterr().out.split())
+    records = load_records(place.home.settings().data, place.study.terms)
+    weight = round(place.study.roster[0].weight * place.study.units)
+    spoken = said(place.queries, records.inputs, records.labels, classes=2)
+    first = FirstScores.of(np.random.default_rng(1).normal(size=(place.queries.rows, 2)))
+    expected = residual_sum(first, spoken, None if unit == "record" else records.units, weight_units=weight)
+    assert place.asked(place.judging(first.to_bytes())).code == "unknown_batch"
+    write_records(place.folder / "a" / "records.csv", seed=9)
+    assert place.asked(place.request(), place.judging(b"no scores")).code == "no_record_votes"
+    np.testing.assert_array_equal(place.asked(place.judging(first.to_bytes())).votes, expected)
+    assert not place.kept.exists()
+    assert place.asked(place.judging(FirstScores.of(first.of_one * 2).to_bytes())).code == "batch_reused"
 
 
 def test_judges_answer_after_votes_alone_and_not_from_another_approval_than_the_votes(tmp_path):

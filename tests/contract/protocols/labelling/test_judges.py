@@ -1,4 +1,4 @@
-"""Judges are asked once, after the votes, about one model; it costs nobody anything more; at every level."""
+"""A second batch is asked once, after the votes, about one model; it costs nobody anything more; at every level."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,9 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch, no_inputs
+from protocols.sums.contributions import said
 from protocols.sums.judging import Evaluation, judge_weight
+from protocols.sums.residuals import FirstScores, residual_sum
 from protocols.wire.messages import Refusal, VoteRequest, decode, encode
 from simulations.setup.levels import simulated_aggregation, simulated_ballot
 from simulations.stages.record_votes import contributions
@@ -22,10 +24,10 @@ MODEL = b"a model"
 
 
 class Judging:
-    """A study with judges, its parties and a coordinator, whose exchange and ledgers a test looks at."""
+    """A study with a second batch, its parties and a coordinator, whose exchange and ledgers a test looks at."""
 
-    def __init__(self, level, *, queries=GRADED):
-        self.study = study_of(level, queries=queries, evaluation=TERMS)
+    def __init__(self, level, *, queries=GRADED, residuals=False):
+        self.study = study_of(level, queries=queries, evaluation=None if residuals else TERMS, residuals=residuals)
         rng = np.random.default_rng(5)
         self.votes = contributions(self.study, queries, HOLDINGS)
         self.judged = [rng.integers(0, 50, (TERMS.rows, 2)) for _ in range(3)]
@@ -47,7 +49,15 @@ class Judging:
 
     def _says(self, batch, at):
         self.models.append(batch.model)
+        if batch.number and self.study.votes.residuals:
+            return self.residuals(batch.model, at)
         return self.judged[at] if batch.number else self.votes[at]
+
+    def residuals(self, model, at):
+        features, labels, _ = HOLDINGS[at]
+        weight = round(self.study.roster[at].weight * self.study.units)
+        first = FirstScores.from_bytes(model, rows=GRADED.rows, classes=2)
+        return residual_sum(first, said(GRADED, features, labels, classes=2), None, weight_units=weight)
 
     def coordinator(self):
         transport = InProcessTransport({name: party.handle for name, party in self.parties.items()})
@@ -73,7 +83,7 @@ def test_judges_cost_nothing_more_and_their_sums_have_the_noise_of_votes(level, 
     test = Judging(level, queries=KINDS[kind])
     assert test.label().stop.reason == "pool_exhausted"
     before = test.spent()
-    found = test.coordinator().judge(MODEL)
+    found = test.coordinator().ask_again(MODEL)
     assert found.counted.all()
     assert test.models[-3:] == [MODEL] * 3
     assert test.spent() == before == test.study.budgets.amount(1, 1).tolist()
@@ -84,28 +94,58 @@ def test_judges_cost_nothing_more_and_their_sums_have_the_noise_of_votes(level, 
     # shares of a quorum, and two servers.
     scaled = np.square(noise / test.study.votes.sigma).sum() / noise.size
     assert 0.2 < scaled < 8
-    again = test.coordinator().judge(MODEL)
+    again = test.coordinator().ask_again(MODEL)
     np.testing.assert_array_equal(again.cells, found.cells)
     assert len(test.models) == 6
     # A labelling that is asked for again is of votes alone.
     assert test.label().batches == [(test.study.votes.queries,) * 2]
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_residuals_are_paid_for_with_the_votes_and_their_total_has_the_same_noise(level):
+    test, plain = Judging(level, residuals=True), study_of(level, queries=GRADED)
+    assert test.study.votes.delta_squared == 2 * plain.votes.delta_squared
+    assert test.study.votes.sigma == pytest.approx(2**0.5 * plain.votes.sigma, rel=1e-3)
+    assert test.label().stop.reason == "pool_exhausted"
+    before = test.spent()
+    model = FirstScores.of(np.random.default_rng(3).normal(size=(GRADED.rows, 2))).to_bytes()
+    found = test.coordinator().ask_again(model)
+    assert found.counted.all()
+    assert test.spent() == before
+    exact = sum(test.residuals(model, at) for at in range(3))
+    scaled = np.square((found.cells - exact) / test.study.units / test.study.votes.sigma).mean()
+    assert 0.2 < scaled < 8  # as above
+    np.testing.assert_array_equal(test.label().again.cells, found.cells)
+    with refused_for("batch_reused"):
+        test.coordinator().ask_again(FirstScores.of(np.zeros((GRADED.rows, 2))).to_bytes())
+
+
+def test_residuals_are_of_graded_features_alone_and_are_in_the_file_and_the_digest(tmp_path):
+    study = study_of("two_server", queries=GRADED, residuals=True)
+    (tmp_path / "study.toml").write_text(write_study(study))
+    assert read_study(tmp_path / "study.toml") == study
+    assert study.digest != study.voting(residuals=False).digest
+    with refuses(InvalidInput, "residuals is true"):
+        study_of(residuals=True)
+    with refuses(InvalidInput, "residuals is true"):
+        study_of(queries=GRADED, residuals=True, evaluation=TERMS)
+
+
 def test_without_a_quorum_nothing_is_released_and_asking_again_continues():
     test = Judging("clear")
     test.label()
     test.absent = {"b"}
-    few = test.coordinator().judge(MODEL)
+    few = test.coordinator().ask_again(MODEL)
     assert few.cells is None
     assert few.refusals == {"b": "absent"}
     test.absent = set()
-    assert test.coordinator().judge(MODEL).counted.all()
+    assert test.coordinator().ask_again(MODEL).counted.all()
 
 
 def test_no_other_model_is_judged_and_none_before_votes():
     test = Judging("clear")
     with refused_for("unknown_batch"):
-        test.coordinator().judge(MODEL)
+        test.coordinator().ask_again(MODEL)
     ids = np.arange(test.study.votes.queries, test.study.query_limit)
     request = VoteRequest(test.study.digest, bytes(16), QueryBatch(0, ids, no_inputs(len(ids)), MODEL))
     refused = test.parties["a"].handle(request)
@@ -114,15 +154,15 @@ def test_no_other_model_is_judged_and_none_before_votes():
     assert test.models == []
     assert test.spent() == [0, 0, 0]
     test.label()
-    found = test.coordinator().judge(MODEL)
+    found = test.coordinator().ask_again(MODEL)
     with refused_for("batch_reused"):
-        test.coordinator().judge(b"other")
+        test.coordinator().ask_again(b"other")
     for number, model, code in ((1, b"other", "batch_reused"), (2, MODEL, "query_limit")):
         batch = QueryBatch(number, ids, no_inputs(len(ids)), model)
         again = test.parties["a"].handle(VoteRequest(test.study.digest, bytes(16), batch))
         assert isinstance(again, Refusal)
         assert again.code == code
-    np.testing.assert_array_equal(test.coordinator().judge(MODEL).cells, found.cells)
+    np.testing.assert_array_equal(test.coordinator().ask_again(MODEL).cells, found.cells)
 
 
 def test_one_batch_never_holds_votes_and_judges_nor_a_part_of_either():

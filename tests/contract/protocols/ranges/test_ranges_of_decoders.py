@@ -29,7 +29,7 @@ from protocols.levels.two_server.conversation import Submission, head_of, send
 from protocols.ranges import RANGES
 from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.release.signatures import SIGNATURES_FILE, read_signatures
-from protocols.release.sums import read_judged
+from protocols.release.sums import read_again
 from protocols.study.file import read_study, write_study
 from protocols.sums.judging import Evaluation
 from protocols.votes import ABSTAIN
@@ -152,9 +152,9 @@ def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int,
 
 def judged(value: int, folder: Path) -> object:
     of, _ = record_study_of(share=0.2)
-    each = [[value] * of.classes] * (of.votes.judged_rows * len(of.roster))
+    each = [[value] * of.classes] * (of.votes.rows_again * len(of.roster))
     (folder / "evaluation.json").write_text(json.dumps({"sums": each}))
-    return read_judged(folder, of)
+    return read_again(folder, of)
 
 
 ENTRIES = (Entry(1, 10**18, "reserved", {"batch": 0}),)
