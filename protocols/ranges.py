@@ -129,6 +129,8 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("evidence/audit.jsonl", "count"): Range(1, _WHOLE, "entries of a log"),
     ("evidence/audit.jsonl", "time_ns"): Range(0, _INT64, "nanoseconds from 1970 to the year 2262"),
     ("evaluation.json", "sums"): Range(-(2**53) + 1, 2**53 - 1, "exact in every reader"),
+    ("residuals.json", "sums"): Range(-(2**53) + 1, 2**53 - 1, "exact in every reader"),
+    ("residuals.json", "scores"): Range(-(2**24), 2**24, "steps of the first sum's scores"),
     ("evidence/audit.jsonl", "fields"): Range(-_INT64, _INT64, "sums of amounts, numbers of batches"),
     ("evidence/frames.jsonl", "number"): _BATCH,
     ("sums.csv", "sum"): Range(-_WHOLE, _WHOLE, "lattice units of all votes of a cell, with noise"),

@@ -22,7 +22,7 @@ from protocols.errors import DataCorrupt, InvalidInput
 from protocols.labelling.coordinator import AGAIN
 from protocols.plural import counted
 from protocols.reading import read_json
-from protocols.release.sums import RESIDUALS_FILE, read_again
+from protocols.release.sums import RESIDUALS_FILE, read_again, whole_rows
 from protocols.study.deployed import DeployedStudy
 from protocols.sums.blocks import Blocks
 from protocols.sums.residuals import FirstScores
@@ -57,8 +57,8 @@ def read_residuals(folder: Path, study: DeployedStudy) -> ReleasedResiduals | No
     try:
         values = read_json(folder / RESIDUALS_FILE)
         run, seats = bytes.fromhex(values["run"]), [str(each) for each in values["counted"]]
-        weights = np.array(values["scores"])
-        if weights.dtype != np.int64 or weights.shape != (study.votes.rows_again, study.classes):
+        weights = whole_rows(RESIDUALS_FILE, "scores", values["scores"])
+        if weights.shape != (study.votes.rows_again, study.classes):
             raise ValueError(f"scores of shape {weights.shape}")
         if seats != [seat for seat in study.seats if seat in seats] or len(seats) < study.quorum or len(run) > 64:
             raise ValueError(f"{len(seats)} seats are counted, in a run of {len(run)} bytes")

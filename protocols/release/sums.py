@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any  # parsed JSON, checked here
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -126,14 +127,18 @@ def read_again(folder: Path, study: DeployedStudy) -> Int64[ndarray, "rows class
     if not (folder / name).exists():
         return None
     try:
-        rows = read_json(folder / name)["sums"]
-        sums = np.array([[whole(EVALUATION_FILE, "sums", each) for each in row] for row in rows], dtype=np.int64)
+        sums = whole_rows(name, "sums", read_json(folder / name)["sums"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataCorrupt(f"{name} cannot be read: {error!r:.200}") from None
     wanted = study.rows_noised - study.rows_released
     if sums.shape != (wanted, study.classes):
         raise DataCorrupt(f"{name} has sums of shape {sums.shape}; allowed: {(wanted, study.classes)}, the study's")
     return sums
+
+
+def whole_rows(name: str, what: str, rows: Any) -> Int64[ndarray, "rows classes"]:
+    """Rows of whole numbers of a JSON file, each in the range of that name. Raises as `whole`, and ValueError."""
+    return np.array([[whole(name, what, each) for each in row] for row in rows], dtype=np.int64)
 
 
 def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained, evidence_in, files_of
 from coordinator.release.folder import Released, facts_of
+from coordinator.release.residuals import read_residuals
 from protocols.crypto.channel import elements, pair
 from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage
 from protocols.ledger.audit_log import EMPTY, Entry
@@ -31,6 +33,7 @@ from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.release.signatures import SIGNATURES_FILE, read_signatures
 from protocols.release.sums import read_again
 from protocols.study.file import read_study, write_study
+from protocols.study.levels import Clear
 from protocols.sums.judging import Evaluation
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
@@ -157,6 +160,14 @@ def judged(value: int, folder: Path) -> object:
     return read_again(folder, of)
 
 
+def asked_again(what: str, value: int, folder: Path) -> object:
+    of, _ = record_study_of("graded", residuals=True, level=Clear(units=2**16))
+    rows, values = ([[each] * of.classes] * of.votes.rows_again for each in (0, value))
+    said = {"run": "", "counted": list(of.seats), "scores": rows, "sums": rows} | {what: values}
+    (folder / "residuals.json").write_text(json.dumps(said))
+    return read_residuals(folder, of)
+
+
 ENTRIES = (Entry(1, 10**18, "reserved", {"batch": 0}),)
 EVIDENCE = ReleaseEvidence(
     {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (Kept(0, "h", "settled", b"frame"),)
@@ -261,6 +272,8 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "confidentiality.colluders"): study("colluders", table="[confidentiality]"),
     ("sums.csv", "sum"): sums,
     ("evaluation.json", "sums"): judged,
+    ("residuals.json", "sums"): partial(asked_again, "sums"),
+    ("residuals.json", "scores"): partial(asked_again, "scores"),
     ("soft_labels.csv", "query"): soft_labels,
     **{("queries", name): queries(name) for name in ("share", "width")},
     ("features", "shape"): features,
@@ -290,7 +303,7 @@ def test_the_table_has_a_decoder_for_each_row_and_no_row_besides():
 @pytest.mark.parametrize(("where", "field"), sorted(DECODERS))
 def test_a_decoder_refuses_what_is_outside_the_range_and_nothing_inside_for_its_size(where, field, tmp_path):
     read = DECODERS[where, field]
-    in_folder = ("study", "evidence", "evaluation", "labels", "guardian.sig", "sums", "soft")
+    in_folder = ("study", "evidence", "evaluation", "residuals", "labels", "guardian.sig", "sums", "soft")
     more = (tmp_path,) if where.startswith(in_folder) else ()
     unsigned = where in ("guardian's head", "two servers", "inference")
     said = re.compile(rf"{re.escape(field)} is .*; allowed: {RANGES[where, field].lowest} to")
@@ -316,7 +329,7 @@ def test_a_decoder_refuses_what_is_outside_the_range_and_nothing_inside_for_its_
 def test_a_document_with_something_else_than_a_whole_number_is_corrupt(where, field, value, tmp_path):
     read = DECODERS[where, field]
     with pytest.raises((DataCorrupt, InvalidInput)):
-        read(value, *([tmp_path] if where.startswith(("evidence", "evaluation")) else []))
+        read(value, *([tmp_path] if where.startswith(("evidence", "evaluation", "residuals")) else []))
 
 
 @pytest.mark.parametrize("key", ["classes", "quorum", "sigma", "name"])
