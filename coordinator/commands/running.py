@@ -344,7 +344,7 @@ def _after(store: Store, name: str) -> str:
     made, home = store.study(name), store.home
     if made.votes.pool and not (home.study(name) / "student").is_dir():
         return f"conclave-coordinator train {name} --student auto"
-    asks = made.votes.evaluation is not None and not home.judged(name).exists()
+    asks = made.votes.evaluation is not None and not home.asked_about(name).exists()
     return f"conclave-coordinator {f'evaluate {name} --wait' if asks else f'release {name}'}"
 
 

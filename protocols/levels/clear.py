@@ -102,7 +102,7 @@ def _checked(seat: str, reply: object, reserved: ReservedBatch) -> Int64[ndarray
 def _note_unlike(reserved: ReservedBatch, cast: Int64[ndarray, "seats rows columns"], seats: list[str]) -> None:
     """Notes how far each seat's sum stands apart, for whoever sees all of them: nothing of it is released."""
     study, votes = reserved.study, unit_sums(reserved.study)
-    claims = [votes.claim(study, seat, judges=False) for seat in seats]
+    claims = [votes.claim(study, seat, again=False) for seat in seats]
     found = distances(cast, claims, [study.declared(seat) for seat in seats])
     if found is not None:
         each = np.full(len(study.roster), np.nan)
