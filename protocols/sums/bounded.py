@@ -5,7 +5,8 @@ Two kinds, both of bits that are shared modulo p, of equations between them, and
 
 - `Counted`: each cell is a whole number of records, of a class as many in each partition as there are records of that
   class, and these are as many as were declared at most: exactly the sums of such records.
-- `Bounded`: the norm of the sum is that of so many units at most, or a little more (`proved`).
+- `Bounded`: the norm of the sum is that of so many units at most, or up to a fifth more (`proved`). Nothing else is:
+  where entries should not be below 0, they may be by half a unit of the leading digits.
 
 Every sum of whole numbers that is compared stays below p in size, whatever the bits are, so what is zero modulo p is
 zero.
@@ -29,6 +30,8 @@ from protocols.sums.contributions import Claim
 
 # Squares of the digits of one block stay below 2^30.
 _MOST_DIGIT_BITS = 12
+# What may pass, over what is claimed: with more numbers digits are shorter, and the roundings of all add up.
+_MOST_OVER = 1.2
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,11 @@ class Bounded(Proven):
     signed: bool
 
     def __post_init__(self) -> None:
-        _ = self._digit_bits
+        if self.proved > _MOST_OVER * self.most:
+            raise InvalidInput(
+                f"a sum of {self.cells} numbers, whose norm can be held to {self.proved / self.most:.2f} times the "
+                f"claimed one; allowed: up to {_MOST_OVER}, with fewer numbers"
+            )
 
     @cached_property
     def _digit_bits(self) -> int:

@@ -212,3 +212,11 @@ def test_counts_and_squares_that_could_wrap_around_are_refused() -> None:
         Counted(2**12, 2, partitions=(2**12,), each=1, population=2**20, step=1)
     with pytest.raises(InvalidInput):
         Bounded(2**24, 2, most=2**29, signed=True)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_no_sum_passes_with_more_than_a_fifth_above_its_norm(signed) -> None:
+    for most in (2**16, 2**24 + 1, 2**29 - 1, 2**30 - 1):
+        assert all(Bounded(rows, 1, most, signed).proved <= 1.2 * most for rows in (64, 5_400, 30_000))
+        with pytest.raises(InvalidInput):  # ten times, of digits of seven bits
+            Bounded(500_000, 1, most, signed)
