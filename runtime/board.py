@@ -52,7 +52,7 @@ def known(figure: Figure, *, whose: str, against: str) -> str:
     marks = f'<span class="range known" style="--low:0.5;--high:{after:.4f}"></span><span class="coin"></span>'
     epsilon = "no epsilon" if figure.epsilon == float("inf") else f"epsilon {at_most(figure.epsilon)}"
     words = (
-        f"Somebody who knows everything else guesses between two possibilities for the data of {whose}. A coin is "
+        f"Somebody who knows everything else chooses between two versions of the data of {whose}. A coin is "
         f"right in 50 of 100 guesses; with all that is released, {said} are right ({epsilon} at delta "
         f"{at_most(figure.delta)}; {figure.rating}). {against}"
     )

@@ -61,9 +61,12 @@ def _short(
         "who": s("is protected", unit=protected(language, study), epsilons=own),
         "whom": s("from whom", view=seen(language, study), within=within),
         "how": how,
-        "not": f"{unprotected(language, study)} {s('pool')} {_several(language, study, known_to)}",
+        "not": " ".join(filter(None, [
+            unprotected(language, study), s("pool"), s("several records") if study.unit == "record" else "",
+            _several(language, study, known_to),
+        ])),
         "open": s("unchecked"),
-    }
+    }  # fmt: skip
     return {"verdict": verdict, "points": {s(name): said for name, said in points.items()}}
 
 

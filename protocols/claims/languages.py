@@ -97,8 +97,10 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
         "Kein brauchbarer Schutz für {whose}: Zu Delta {delta} gibt es kein Epsilon.",
     ),
     "guesses": (
-        "whoever guesses between two possibilities for the data is right at most {share} of the time (a coin: 50 %)",
-        "wer zwischen zwei Möglichkeiten für diese Daten rät, hat in höchstens {share} der Fälle recht (Münze: 50 %)",
+        "whoever thinks two versions of the data equally likely, and sees all that is released, picks the true one at "
+        "most {share} of the time (a coin: 50 %)",
+        "wer zwei Fassungen dieser Daten für gleich wahrscheinlich hält und alles Veröffentlichte sieht, wählt in "
+        "höchstens {share} der Fälle die wahre (Münze: 50 %)",
     ),
     "up to": (
         UP_TO,
@@ -117,10 +119,10 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
         "kann: Wen es fälschlich als nur ihm bekannt angibt, der bewegt dort eine ganze Stimme.",
     ),
     "is protected": (
-        "{Unit}. Each hospital has its own figure, epsilon {epsilons} (the smaller, the safer); the sentence above is "
-        "about the largest.",
+        "{Unit}. Each hospital has its own figure, epsilon {epsilons} (the smaller, the safer); the sentence above "
+        "holds for each.",
         "{Unit}. Jedes Krankenhaus hat seine eigene Zahl, Epsilon {epsilons} (je kleiner, desto sicherer); der Satz "
-        "oben meint die größte.",
+        "oben gilt für jedes.",
     ),
     "range": ("{least} to {most}", "{least} bis {most}"),
     "from whom": (
@@ -140,7 +142,7 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "attack": (
         ATTACK,
-        "wer 50 von 100 Beteiligten benennt, benennt auch {accused} Unbeteiligten",
+        "wer 50 von 100 Beteiligten richtig benennt, benennt auch {accused} Unbeteiligten zu Unrecht",
     ),
     "nobody accused": (
         ACCUSES_NOBODY,
@@ -149,9 +151,14 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
     "accused": (ACCUSED, "mindestens {number} von {of}"),
     "nothing": ("There is no guarantee.", "Es gibt keine Zusage."),
     "pool": (
-        "Nothing protects the people behind the open records that the study labels, which are none of the hospitals'.",
-        "Nichts schützt die Menschen hinter den offenen Datensätzen, die die Studie beurteilt und die keinem der "
-        "Häuser gehören.",
+        "Nothing protects the people behind the public records that the study finds answers for; they are not the "
+        "hospitals' records.",
+        "Nichts schützt die Menschen hinter den öffentlichen Datensätzen, zu denen die Studie Antworten sucht; sie "
+        "sind nicht die der Krankenhäuser.",
+    ),
+    "several records": (
+        "A patient with several records may be protected only record by record.",
+        "Wer mehrere Datensätze hat, ist womöglich nur Datensatz für Datensatz geschützt.",
     ),
     "less": (
         "Patients of several hospitals are protected less.",
@@ -170,13 +177,13 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
     "unchecked": (
         "Verifying the folder cannot show that the noise was drawn as stated, that no earlier release was left out, or "
         "that a hospital's records are true and its patients counted as the study means. Nobody outside the project "
-        "has reviewed the software. Refuse: a folder whose verification fails; a further study of the same data that "
-        "does not count this one; an operator whom you would not trust with what is said above.",
+        "has reviewed the software. Refuse a folder whose verification fails, a further study of the same data that "
+        "does not count this one, and any study whose coordinator you would not trust with what it sees.",
         "Die Prüfung des Ordners zeigt nicht, dass das Rauschen wie angegeben gezogen wurde, dass keine frühere "
         "Veröffentlichung fehlt, dass die Datensätze eines Krankenhauses stimmen und seine Patienten so gezählt sind, "
         "wie die Studie es meint. Niemand außerhalb des Projekts hat die Software begutachtet. Lehnen Sie ab: einen "
-        "Ordner, dessen Prüfung scheitert; eine weitere Studie über dieselben Daten, die diese nicht mitzählt; einen "
-        "Betreiber, dem Sie nicht anvertrauen würden, was oben steht.",
+        "Ordner, dessen Prüfung scheitert; eine weitere Studie über dieselben Daten, die diese nicht mitzählt; jede "
+        "Studie, deren Koordination Sie nicht anvertrauen würden, was sie sieht.",
     ),
     "earlier": (" This counts the earlier releases: {names}.", " Frühere Veröffentlichungen sind mitgezählt: {names}."),
     "brief": ("In short", "Kurz"),

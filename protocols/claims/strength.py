@@ -94,7 +94,7 @@ class Figure:
 
 
 # How many an attack accuses wrongly, in a main clause; `accused` is made of the last one.
-ATTACK: Final = f"whoever names {_CAUGHT} of 100 who took part also names {{accused}} who did not"
+ATTACK: Final = f"whoever rightly names {_CAUGHT} of 100 who took part wrongly names {{accused}} who did not"
 ACCUSES_NOBODY: Final = f"somebody may name {_CAUGHT} of 100 who took part, and nobody wrongly"
 ACCUSED: Final = "at least {number} of {of}"
 

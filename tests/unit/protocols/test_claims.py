@@ -154,7 +154,7 @@ def test_where_the_file_names_the_patients_column_the_approval_does_not_say_it_i
 
 def test_an_epsilon_promises_that_some_are_accused_wrongly_and_a_large_one_hardly_anybody():
     study = study_of("two_server")
-    assert "Strong: whoever names 50 of 100 who took part also names at least 18" in promise(
+    assert "Strong: whoever rightly names 50 of 100 who took part wrongly names at least 18" in promise(
         study, Figure(1.0, 1e-5)
     )
     assert "Weak: " in promise(study, Figure(8.0, 1e-5))

@@ -11,7 +11,7 @@ from coordinator.release.pages import privacy_page
 QUESTIONS = {
     "Who is protected?": ("Who is protected: One record of one hospital",),
     "From whom?": ("From whom: Anyone who sees the released labels", "the public, the other hospitals"),
-    "How strongly?": ("Weak protection of one record", "also names at least 33 of 10,000 who did not"),
+    "How strongly?": ("Weak protection of one record", "wrongly names at least 33 of 10,000 who did not"),
     "What does 5 mean?": ("An epsilon of 5 is weak", "e to the power of epsilon", "one in 50,000"),
     "For how long?": ("This holds for ever", "a release cannot be called back"),
     "Who is not protected?": ("Nobody is protected from the coordinator: it sees every vote in the clear",),
@@ -30,7 +30,7 @@ QUESTIONS = {
     "What is not checked, and what must I refuse?": (
         "Verifying the folder cannot show that the noise was drawn as stated",
         "Nobody outside the project has reviewed the software",
-        "Refuse: a folder whose verification fails",
+        "Refuse a folder whose verification fails",
     ),
     "Which data leave a hospital?": ("No record leaves a hospital: what leaves it is its models' votes",),
     "Who holds which keys?": ("Each hospital's private key is in its own home",),
