@@ -22,7 +22,6 @@ from jaxtyping import Int64, UInt32
 from numpy import ndarray
 
 from protocols.crypto.field import P, matrix_product, plus, reduced, times
-from protocols.crypto.prg import derived_key, field_elements
 
 # Values of a polynomial that say something; points that are opened of it, and values that hide these.
 BLOCK: Final = 64
@@ -70,6 +69,8 @@ class Layout:
     def proved(self, bits: Numbers, squared: Numbers, *, seed: bytes) -> UInt32[ndarray, "*some size"]:
         """What is shared of these numbers. seed: 16 random bytes that no server sees."""
         wires = np.concatenate([_blocks(bits), _blocks(squared)], axis=-2)
+        from protocols.crypto.prg import derived_key, field_elements  # a study is read without cryptography
+
         hidden = field_elements(derived_key("hidden", seed), wires.size // BLOCK * POINTS)
         values = np.concatenate([wires, hidden.reshape(*wires.shape[:-1], POINTS)], axis=-1)
         values = np.concatenate([values, _product(values, _beyond())], axis=-1)
@@ -118,6 +119,8 @@ class Coin:
     @classmethod
     def of(cls, seed: bytes, layout: Layout) -> Coin:
         """Points are none at which a polynomial has values of its own."""
+        from protocols.crypto.prg import derived_key, field_elements  # as above
+
         high, low = field_elements(derived_key("points", seed), 2 * POINTS).astype(np.int64).reshape(2, POINTS)
         # Of two numbers: of one, the points that its remainder gives twice are twice as likely, and can be made roots.
         points, count = _SQUARE + (high * P + low) % (P - _SQUARE), sum(layout.blocks)

@@ -25,6 +25,13 @@ def check_overlap(overlap: str, *, most: int) -> None:
         )
 
 
+def check_declared(declared: Sequence[int | None], most: int) -> None:
+    """Raises InvalidInput if seats declare more units together than there can be, each at as many hospitals as are
+    charged for: arithmetic modulo a prime would hold no honest sum of them."""
+    if (held := sum(each or 0 for each in declared)) > most:
+        raise InvalidInput(f"all [[party]] together have population {held}; allowed: at most {most}, as in [records]")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
     """How many hospitals may know one patient. most: k >= 1; declared: whether hospitals say of each patient how many

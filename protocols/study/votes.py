@@ -24,7 +24,7 @@ from protocols.ranges import check
 from protocols.study.any_study import AnyStudy
 from protocols.study.chosen import GIVEN, check_questions
 from protocols.study.findings import Labelled
-from protocols.study.overlap import DECLARED, UNKNOWN, Overlap, check_overlap
+from protocols.study.overlap import DECLARED, UNKNOWN, Overlap, check_declared, check_overlap
 from protocols.study.purposes import PURPOSES, ForLabels, Purpose
 from protocols.study.several_findings import ONE_CLASS, Asked
 from protocols.study.units import COUNTED, UNITS, votes_per_unit
@@ -373,11 +373,9 @@ class UnitSums:
     def check(self, study: AnyStudy, *, hidden: bool) -> None:
         check_rate(check_pattern(self.participation_name), study.rates)
         hospitals = len({name.partition("/")[0] for name in study.seats})
-        if self.hospitals_per_patient > hospitals:
-            raise InvalidInput(
-                f"records: hospitals_per_patient is {self.hospitals_per_patient}; allowed: 1 to {hospitals}, the "
-                "hospitals of the study"
-            )
+        if (known := self.hospitals_per_patient) > hospitals:
+            raise InvalidInput(f"records: hospitals_per_patient is {known}; allowed: 1 to {hospitals}, the study's")
+        check_declared([study.declared(seat) for seat in study.seats], self.population * self.hospitals_per_patient)
         self.use.check(
             classes=study.classes, weights=study.weights, counted=self.counted(study), parts=self.parts,
             judges=self.evaluation is not None,
@@ -411,9 +409,8 @@ class UnitSums:
 
     @property
     def values(self) -> dict[str, Any]:
-        own = asdict(self)
+        own = {key: value for key, value in asdict(self).items() if key != "residuals" or value}
         judges = own.pop("evaluation")
-        own = own if self.residuals else {key: own[key] for key in own if key != "residuals"}
         return {"records": own} if judges is None else {"records": own, "evaluation": judges}
 
     @property
@@ -500,7 +497,8 @@ class UnitSums:
 
     def total_units(self, weights: _Weights, *, units: int) -> int:
         largest = round(float(weights.max()) * units)
-        return self.population * (largest if self.evaluation is None else judge_weight(largest, signed=self.signed))
+        held = self.population * self.hospitals_per_patient // self.parts  # a whole unit at each, unless divided
+        return held * (largest if self.evaluation is None else judge_weight(largest, signed=self.signed))
 
     def asked(self, pool: int) -> int:
         return self.queries

@@ -42,7 +42,7 @@ INVITATION = (
     b'enrol_address = "127.0.0.1:2"\ntoken = "' + base64.urlsafe_b64encode(bytes(32)) + b'"\nauthority = "PEM"\n'
 )
 MANIFEST = json.dumps(
-    {"study": "ab", "seat": "p0", "records": "cd", "kind": "onnx", "teachers": 1, "features": ""}
+    {"study": "ab", "seat": "p0", "records": "cd", "kind": "onnx", "teachers": 1, "features": "", "silent": []}
 ).encode()
 SIGNED = json.dumps(
     {"format": "conclave release 1", "study": "ab", "created": "2026-01-01T00:00:00+00:00", "files": {}},

@@ -287,7 +287,7 @@ def _guardian(folder: Path) -> bytes:
 
 _OWN_SCHEMA = Schema(
     name="own",
-    label="label",
+    labels=("label",),
     classes=("no", "yes"),
     columns=(Standardised("a"),),
     site=None,

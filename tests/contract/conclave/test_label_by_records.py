@@ -21,7 +21,9 @@ def by_records(records=RECORDS, labels=LABELS, pool=POOL, **more):
 
 
 def test_labels_and_spends_are_those_of_the_command_for_the_same_records(tmp_path, monkeypatch):
-    rows = np.concatenate([*RECORDS, POOL, POOL[:2]])
+    # No copies of the pool, which would be left out.
+    others = np.random.default_rng(3).normal(size=(2, 3)).astype(np.float32)
+    rows = np.concatenate([*RECORDS, POOL, others])
     labels = np.concatenate([*LABELS, TRUTH, [0, 1]])
     part = ["private"] * 180 + ["public"] * 90 + ["test"] * 2
     sites = [name for name, size in zip("abc", (80, 40, 60), strict=True) for _ in range(size)] + ["a"] * 92

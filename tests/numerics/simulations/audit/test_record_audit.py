@@ -93,6 +93,10 @@ def test_each_break_is_found_by_trials(name):
         if name.split("-")[-1] in ("unscaled", "patients") and finding.line.facts["unit"] == "record":
             assert not finding.failed
             continue
+        if name == "correlated-cells" and finding.line.facts["sums"] == "findings":
+            # A record moves neighbouring entries alike there, and has more noise in them together: the law shows it.
+            assert finding.law.failed
+            continue
         assert finding.refuted
         assert finding.lower_of_claimed > 1.05, finding.to_json()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from protocols.errors import InvalidInput
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear
+from tests.harness.deployed_records import record_study_of
 from tests.harness.refusals import refuses
 from tests.harness.studies import deployed_study
 
@@ -43,3 +44,13 @@ def test_a_hospital_has_one_display_name_in_any_script_that_no_other_has(tmp_pat
         roster = tuple(replace(seat, display_name=name) for seat, name in zip((first, other), two, strict=True))
         with refuses(InvalidInput, "display_name"):
             replace(study, roster=(*roster, *rest))
+
+
+def test_hospitals_together_may_declare_no_more_units_than_the_study_has() -> None:
+    study, _ = record_study_of()
+    whole, seats = study.votes.population, len(study.roster)
+    shares = [whole - seats + 1, *[1] * (seats - 1)]
+    replace(study, roster=tuple(replace(seat, population=n) for seat, n in zip(study.roster, shares, strict=True)))
+    shares[1] = 2
+    with refuses(InvalidInput, whole + 1, whole):
+        replace(study, roster=tuple(replace(seat, population=n) for seat, n in zip(study.roster, shares, strict=True)))
