@@ -97,10 +97,10 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
         "Kein brauchbarer Schutz für {whose}: Zu Delta {delta} gibt es kein Epsilon.",
     ),
     "guesses": (
-        "whoever thinks two versions of the data equally likely, and sees all that is released, picks the true one at "
-        "most {share} of the time (a coin: 50 %)",
-        "wer zwei Fassungen dieser Daten für gleich wahrscheinlich hält und alles Veröffentlichte sieht, wählt in "
-        "höchstens {share} der Fälle die wahre (Münze: 50 %)",
+        "whoever thinks two versions of the data equally likely then picks the true one at most {share} of the time (a "
+        "coin: 50 %)",
+        "wer zwei Fassungen dieser Daten für gleich wahrscheinlich hält, wählt danach in höchstens {share} der Fälle "
+        "die wahre (Münze: 50 %)",
     ),
     "up to": (
         UP_TO,

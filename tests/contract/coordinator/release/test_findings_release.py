@@ -117,9 +117,9 @@ def test_judges_say_of_each_finding_how_good_the_student_is_and_a_release_names_
         _, low, high = said["figures"][name]["accuracy"]
         assert low <= np.trace(table[:2]) / table[:2].sum() <= high
         assert high - low < 0.5
-        # A fifth of the records does not know the last finding.
+        # A fifth of the records does not know the last finding: some of about 70 judges, drawn anew in each run.
         held = table[:2].sum() / exact[0][:2].sum()
-        assert held == pytest.approx(0.8 if name == NAMES[-1] else 1.0, abs=0.1)
+        assert 0.5 < held < 0.99 if name == NAMES[-1] else held == pytest.approx(1.0, abs=0.1)
     student = read_student(folder, authority=consortium.authority, coordinator="centre")
     assert set(student.judged.of_findings) == set(NAMES)
     given, calibrated = student.scores(POOL), student.chances(POOL)
