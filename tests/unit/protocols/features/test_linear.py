@@ -1,8 +1,8 @@
 """Linear maps and scales of features are exact, whatever the order of sums."""
 
-from fractions import inspect
+import inspect
+from fractions import Fraction
 
-import Fraction
 import numpy as np
 import pytest
 from hypothesis import given
