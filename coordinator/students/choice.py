@@ -36,15 +36,12 @@ _FOR_IMAGES: Final = {
     "logistic_regression": "sklearn",
     "cnn": "torch",
     "propagation": "torch sklearn",
-    "mean_teacher": "torch",
-    "vat": "torch",
 }
 _FOR_ROWS: Final = {
     "logistic_regression": "sklearn",
     "random_forest": "sklearn",
     "gradient_boosting": "sklearn",
     "mlp": "torch",
-    "vat": "torch",
 }
 
 

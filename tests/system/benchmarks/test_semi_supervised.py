@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import semi_supervised as added
+from benchmarks import semi_supervised
 from benchmarks.semi_supervised import Gaussian
-from coordinator.students import semi_supervised, torch_student
+from coordinator.students import torch_student
 from coordinator.students.student import one_hot
 
 
@@ -30,7 +30,7 @@ def test_weights_are_a_truncated_gaussian_of_aligned_confidences_with_running_me
         assert found == pytest.approx(wanted, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["freematch", "softmatch", "mixmatch"])
+@pytest.mark.parametrize("name", ["fixmatch", "mean_teacher", "vat", "freematch", "softmatch", "mixmatch"])
 @pytest.mark.parametrize("shape", [(9, 8), (6,)])
 def test_two_kinds_of_inputs_are_told_apart_and_the_same_seed_gives_the_same(
     name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
@@ -40,7 +40,7 @@ def test_two_kinds_of_inputs_are_told_apart_and_the_same_seed_gives_the_same(
     labels = np.arange(80) % 2
     inputs = np.random.default_rng(2).random((80, *shape), np.float32) / 2
     inputs[labels == 1, ..., :4] += 0.5
-    kind = getattr(added, name)(device="cpu")
+    kind = getattr(semi_supervised, name)(device="cpu")
     first, again = (
         kind.fit(inputs[:40], one_hot(labels[:40], 2), unlabelled=inputs[40:], classes=2, seed=3) for _ in range(2)
     )

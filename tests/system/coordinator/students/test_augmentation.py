@@ -3,7 +3,9 @@
 import numpy as np
 import torch
 
-from coordinator.students.torch_student import STRONG_IMAGES, ImageChange, RowChange
+from coordinator.students.torch_student import ImageChange, RowChange
+
+STRONG_IMAGES = ImageChange(rotation=15, shift=0.1, scale=0.15, shear=0.15, contrast=0.3, cutout=0.2)
 
 
 def blob() -> torch.Tensor:

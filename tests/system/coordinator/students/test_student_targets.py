@@ -6,7 +6,7 @@ from numpy import ndarray
 from sklearn.datasets import load_digits
 from torch.nn import functional
 
-from coordinator.students import STUDENTS, scikit, semi_supervised, student_kind, torch_student
+from coordinator.students import STUDENTS, scikit, student_kind, torch_student
 from coordinator.students.student import Student, StudentKind, one_hot
 
 # Rows in two classes by their first feature; as 8x8 images for the kind that takes nothing else.
@@ -31,8 +31,7 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
-    for module in (semi_supervised, torch_student):
-        monkeypatch.setattr(module, "_SCHEDULE", short)
+    monkeypatch.setattr(torch_student, "_SCHEDULE", short)
     monkeypatch.setattr(scikit, "FOREST_TREES", TREES)
     monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", TREES)
     return student_kind(name, device="cpu")
