@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from benchmarks.moments2017 import total_log_moments
 from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
 from benchmarks.papers.students import counts_of, ensemble_votes, released, student_accuracy, without_privacy
 from benchmarks.papers.votes import (
@@ -22,7 +23,6 @@ from benchmarks.papers.votes import (
     worst_case,
 )
 from protocols.mechanisms.lnmax import LNMax
-from protocols.research import papernot
 from protocols.votes import ABSTAIN
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, DatasetRequest
@@ -253,7 +253,7 @@ def _forests(
 
 def _epsilon(counts: Float64[ndarray, "queries classes"], *, delta: float) -> float:
     """By the moments accountant, as the published program converts."""
-    total = papernot.total_log_moments(counts, _MOMENTS, gamma=_GAMMA, sensitivity=np.ones(1)).for_research()[0]
+    total = total_log_moments(counts, _MOMENTS, gamma=_GAMMA, sensitivity=np.ones(1)).for_research()[0]
     return float(((total - np.log(delta)) / _MOMENTS).min())
 
 

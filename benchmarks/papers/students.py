@@ -32,9 +32,10 @@ from benchmarks.papers.paper import Task
 from benchmarks.papers.stand_ins import Following, Pool, Teacher
 from coordinator.students.student import one_hot
 from protocols.array_files import array_bytes
+from protocols.bounds.rdp import check_orders, check_sensitivity
 from protocols.crypto.randomness import simulation_rng
 from protocols.mechanisms import Mechanism
-from protocols.noise import simulated
+from protocols.noise import check_sigma, simulated
 from protocols.research import papernot
 from protocols.votes import count_votes
 from runtime.files import write_atomically
@@ -96,6 +97,19 @@ def ensemble_votes(
             on_stage=on_stage,
         )
     return cast.votes
+
+
+def published_threshold_rdp(
+    orders: Float64[ndarray, " orders"], *, sigma_threshold: float, sensitivity: Float64[ndarray, " units"]
+) -> Float64[ndarray, "units orders"]:
+    """a s^2/(2 sigma1^2): what each threshold test costs at most, whatever the votes (Mironov 2017, Prop. 7).
+
+    Individualized PATE charges it in its data-dependent figures too (Boenisch et al. 2023).
+    """
+    check_orders(orders)
+    check_sigma("sigma_threshold", sigma_threshold)
+    check_sensitivity(sensitivity)
+    return orders[None, :] * (sensitivity[:, None] / sigma_threshold) ** 2 / 2
 
 
 def counts_of(votes: Integer[ndarray, "teachers one queries"], *, classes: int) -> Float64[ndarray, "queries classes"]:
@@ -238,7 +252,7 @@ def _spent(
     sensitivity: Float64[ndarray, " groups"],
 ) -> Iterator[Float64[ndarray, "part groups"]]:
     """The epsilon of each group after each query, part by part of the queries."""
-    tests = papernot.published_threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
+    tests = published_threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
     spent = np.zeros_like(tests)
     for start in range(0, len(counts), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
@@ -260,7 +274,7 @@ def most_labels(
 ) -> float:
     """The mean number of labels were all votes for one class in every query, so that the labels cost nothing: what the
     threshold tests alone leave. votes: the weight of all."""
-    tests = papernot.published_threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
+    tests = published_threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
     left = epsilon[:, None] + np.log(terms.delta) / (_ORDERS - 1)
     asked = np.floor((left / tests).max(axis=1).min())
     passed = papernot.answer_probability(

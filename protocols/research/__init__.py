@@ -23,10 +23,7 @@ def _check(name: str, loaded: object) -> DataDependentAccountant:
 # To add one: one file and one line, or a plugin (docs/how-to/add-a-part.md).
 DATA_DEPENDENT: Final[Parts[DataDependentAccountant]] = Parts(
     "accountant",
-    {
-        "papernot2018": "protocols.research.data_dependent:Papernot2018",
-        "moments2017": "protocols.research.data_dependent:Moments2017",
-    },
+    {"papernot2018": "protocols.research.data_dependent:Papernot2018"},
     group="conclave.analyses",
     check=_check,
 )

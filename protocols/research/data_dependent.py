@@ -26,7 +26,6 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
-from protocols.mechanisms.lnmax import LNMax
 from protocols.research import papernot
 from protocols.research.private import Private
 
@@ -122,7 +121,7 @@ class Figures:
         return self.happened.order
 
 
-def _alike(
+def alike(
     units: Units,
 ) -> Iterator[tuple[Int64[ndarray, " members"], Float64[ndarray, "1"], Float64[ndarray, " queries"]]]:
     """Units of one weight that took part in the same queries: their positions, the weight, and 1 for those queries."""
@@ -139,7 +138,7 @@ def _classes(units: Units) -> list[Int64[ndarray, " members"]]:
     return np.split(order, np.flatnonzero(np.diff(member.ravel()[order])) + 1)
 
 
-def _spread(each: list[Float64[ndarray, "..."]], units: Units) -> Float64[ndarray, "units columns"]:
+def spread(each: list[Float64[ndarray, "..."]], units: Units) -> Float64[ndarray, "units columns"]:
     """Rows for the groups of `alike`, expanded to rows for their units."""
     rows = np.empty((len(units.delta), each[0].shape[-1]))
     for members, row in zip(_classes(units), each, strict=True):
@@ -149,7 +148,6 @@ def _spread(each: list[Float64[ndarray, "..."]], units: Units) -> Float64[ndarra
 
 # Orders that a figure may choose among: it is private, so the choice may depend on the votes too.
 ORDERS = np.concatenate([[1.25, 1.5, 1.75], np.arange(2.0, 32.5, 0.5), np.geomspace(36.0, 1024.0, 18).round()])
-MOMENTS = np.arange(1, 129)
 
 
 class DataDependentAccountant(ABC):
@@ -201,7 +199,7 @@ class Papernot2018(DataDependentAccountant):
 
         def rdp(answered: Float64[ndarray, " queries"]) -> Private[Float64[ndarray, "units orders"]]:
             rows = []
-            for _, s, present in _alike(units):
+            for _, s, present in alike(units):
                 label = papernot.total_label_rdp(
                     evidence.counts, ORDERS, sigma=sigma, sensitivity=s, times=answered * present
                 )
@@ -210,44 +208,13 @@ class Papernot2018(DataDependentAccountant):
                     continue
                 tests = tested(sigma_threshold=bit_sigma, threshold=threshold, sensitivity=s, times=present)
                 rows.append(label.join(tests, np.add))
-            return Private.gather(rows).map(lambda each: _spread(each, units))
+            return Private.gather(rows).map(lambda each: spread(each, units))
 
         happened = rdp(evidence.answered.astype(np.float64)).map(lambda total: renyi_figures(total, units.delta))
         return happened.join(
             answer.then(rdp).map(lambda total: renyi_figures(total, units.delta)),
             lambda realised, mean: replace(realised, expected=mean.happened, expected_mironov=mean.mironov),
         )
-
-
-class Moments2017(DataDependentAccountant):
-    """The moments accountant of PATE 2017 for LNMax, with Theorem 3 where it applies."""
-
-    name = "moments2017"
-    statement = "moments_2017_data_dependent"
-    source = "Papernot et al. 2017, Thm 3, Lemma 4"
-    noise_law = "laplace"
-    mechanisms = (LNMax,)
-
-    def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
-        mechanism = evidence.mechanism
-        if not isinstance(mechanism, LNMax):
-            raise InvalidInput(f"accountant {self.name!r} does not hold for {mechanism.name}; allowed: {LNMax.name}")
-        rows = [
-            papernot.total_log_moments(
-                # Queries without the unit cost it nothing; a first row keeps the shape where there are no others.
-                evidence.counts[present > 0] if present.any() else evidence.counts[:1],
-                MOMENTS,
-                gamma=mechanism.gamma,
-                sensitivity=s,
-            ).map(partial(np.multiply, float(present.any())))
-            for _, s, present in _alike(units)
-        ]
-
-        def least(each: list[Float64[ndarray, "..."]]) -> Figures:
-            epsilons = (_spread(each, units) - np.log(units.delta)[:, None]) / MOMENTS
-            return Figures(happened=Least(epsilons.min(axis=1), MOMENTS[epsilons.argmin(axis=1)] + 1.0))
-
-        return Private.gather(rows).map(least)
 
 
 def renyi_figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " units"]) -> Figures:

@@ -8,21 +8,21 @@ from scipy.special import ndtr
 
 from benchmarks import exact_per_instance as exact
 from benchmarks.exact_accountants import Exact, ExactOwnVote
+from benchmarks.moments2017 import MOMENTS, Moments2017, total_log_moments
 from benchmarks.sanitised import SmoothSensitivity
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
 from protocols.research import DATA_DEPENDENT as OWN
-from protocols.research import papernot
-from protocols.research.data_dependent import MOMENTS, ORDERS, Circumstances, QueryVotes, Units
+from protocols.research.data_dependent import ORDERS, Circumstances, QueryVotes, Units
 from protocols.research.papernot import total_threshold_rdp
 from protocols.research.private import Private
 from protocols.votes import ABSTAIN
 from tests.harness.published import label_rdp, moments_to_epsilon
 from tests.harness.refusals import refuses
 
-ADDED = (Exact(), ExactOwnVote(), SmoothSensitivity())
+ADDED = (Exact(), ExactOwnVote(), Moments2017(), SmoothSensitivity())
 DATA_DEPENDENT = {**OWN, **{each.name: each for each in ADDED}}
 
 RNG = np.random.default_rng(7)
@@ -112,10 +112,12 @@ def test_a_unit_pays_only_for_queries_that_it_took_part_in():
 
 def test_moments_2017_are_those_of_the_module():
     figures = DATA_DEPENDENT["moments2017"].figures(evidence(LNMAX), units()).for_research()
-    total = papernot.total_log_moments(COUNTS, MOMENTS, gamma=0.2, sensitivity=np.array([2.0])).for_research()
+    total = total_log_moments(COUNTS, MOMENTS, gamma=0.2, sensitivity=np.array([2.0])).for_research()
     want, at = moments_to_epsilon(total[0], MOMENTS, delta=1e-5)
     assert figures.epsilon[3] == pytest.approx(want, rel=1e-12)
     assert figures.order[3] == at + 1
+    with refuses(InvalidInput, "moments2017"):
+        DATA_DEPENDENT["moments2017"].figures(evidence(TINY), units())
 
 
 def test_exact_figures_are_joint_over_refusal_and_label_and_fall_for_a_unit_that_knows_its_vote():

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers.students import published_threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.research.papernot import (
     _log_q,
     answer_probability,
-    published_threshold_rdp,
     total_label_rdp,
     total_threshold_rdp,
 )

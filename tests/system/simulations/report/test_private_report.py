@@ -34,6 +34,7 @@ def analyses(tmp_path_factory):
     entries = {
         "exact": "benchmarks.exact_accountants:Exact",
         "exact_own_vote": "benchmarks.exact_accountants:ExactOwnVote",
+        "moments2017": "benchmarks.moments2017:Moments2017",
         "smooth_sensitivity": "benchmarks.sanitised:SmoothSensitivity",
     }
     install(folder, name="conclave_benchmarks", group="conclave.analyses", entries=entries)

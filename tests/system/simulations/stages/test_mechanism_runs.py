@@ -100,7 +100,6 @@ def test_privacy_groups_give_every_party_a_seat_for_each_budget(run):
     [
         (["--individualization", "upsampling"], "cannot replay stored votes"),
         (["--mechanism", "interactive_gnmax"], "cannot replay stored votes"),
-        (["--accountant", "moments2017"], "allowed: lnmax"),
         (["--privacy-groups"], "no effect with --votes"),
         (["--individualization", "vanishing", "--weights", "uniform"], "allowed: with individualization 'weighting'"),
         (["--gamma", "1"], "gamma"),

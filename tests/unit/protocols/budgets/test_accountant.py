@@ -10,7 +10,6 @@ from protocols.budgets.accountant import ACCOUNTANTS, default_accountant
 from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GNMax, LNMax, Sensitivity
-from protocols.research.data_dependent import Moments2017, QueryVotes, Units
 from tests.harness.distributions import example, install, refreshed
 from tests.harness.refusals import refuses
 
@@ -35,21 +34,6 @@ def test_bounds_that_a_mechanism_names_but_does_not_prove_are_refused():
             ACCOUNTANTS[name].query_cost(
                 mechanism, Sensitivity.always(np.ones(1), delta_squared=2), view="label", classes=10
             )
-
-
-def test_moments_of_laplace_noise_are_refused_for_other_noise():
-    votes = QueryVotes(
-        mechanism=GNMax(sigma=40.0),
-        counts=np.ones((1, 2)),
-        abstentions=False,
-        answered=np.ones(1, bool),
-        student_votes=None,
-    )
-    units = Units(
-        sensitivity=np.ones(1), cast=np.ones(2), delta=np.full(1, 1e-5), present=np.ones((1, 1), bool), own_votes=None
-    )
-    with refuses(InvalidInput, "moments2017"):
-        Moments2017().figures(votes, units)
 
 
 @pytest.fixture

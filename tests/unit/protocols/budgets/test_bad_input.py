@@ -57,13 +57,9 @@ REFUSED = {
     "a rate above 1": lambda: Sensitivity(ONE, TWO, delta_squared=2),
     "a rate of 0": lambda: Sensitivity(ONE, values(0), delta_squared=2),
     "an answer rate below 0": lambda: filters(answer_rate=-1.0),
-    "a threshold test of sensitivity 0": lambda: papernot.published_threshold_rdp(
-        TWO, sigma_threshold=3.0, sensitivity=values(0)
-    ),
     "an answer probability of no number": lambda: papernot.answer_probability(
         values(np.nan), sigma_threshold=3.0, threshold=1.0
     ),
-    "the moment 0": lambda: papernot.data_independent(np.array([0]), gamma=0.1, sensitivity=ONE),
     "a tested count of no number": lambda: label_law.log_answered(values(np.nan), sigma_threshold=3.0, threshold=1.0),
 }
 

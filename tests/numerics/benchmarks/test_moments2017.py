@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.moments2017 import MOMENTS as ACCOUNTANTS_MOMENTS
+from benchmarks.moments2017 import _log_q_of_lnmax, data_independent, total_log_moments
 from protocols.bounds.laplace import laplace_histogram_rdp
-from protocols.research.data_dependent import MOMENTS as ACCOUNTANTS_MOMENTS
-from protocols.research.papernot import _log_q_of_lnmax, data_independent, total_log_moments
+from protocols.errors import InvalidInput
 from tests.harness.published import moments_to_epsilon
+from tests.harness.refusals import refuses
 
-PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "accountants.md").read_text(encoding="utf-8")
-LNMAX = json.loads((Path(__file__).parents[3] / "vectors" / "lnmax.json").read_text())
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "accountants.md").read_text(encoding="utf-8")
+LNMAX = json.loads((Path(__file__).parents[2] / "vectors" / "lnmax.json").read_text())
 MOMENTS = np.array(LNMAX["moments"])
 ONE = np.ones(1)
 
@@ -88,3 +90,8 @@ def test_worst_case_rdp_is_never_above_the_data_independent_moments(gamma, weigh
     assert moment * rdp <= data_independent(np.array([moment]), gamma=gamma, sensitivity=weight * ONE)[0, 0] * (
         1 + 1e-9
     )
+
+
+def test_a_moment_of_0_is_refused():
+    with refuses(InvalidInput, "moments", "[0]"):
+        data_independent(np.array([0]), gamma=0.1, sensitivity=ONE)
