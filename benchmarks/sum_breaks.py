@@ -13,6 +13,7 @@ from math import isqrt
 import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
+from scipy.special import softmax
 
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import Mechanism, TauVoting
@@ -20,8 +21,10 @@ from protocols.noise import StandardNormal
 from protocols.study.study import Study
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks, Features, Nearest, Steps
 from protocols.sums.contributions import contribution_sum, graded_sum, said
+from protocols.sums.residuals import CUT, FirstScores
 from simulations.audit.breaks import Contribute, Draws, FindingBreak, Holding, SumBreak, Sums, scaled_noise
-from simulations.stages.record_votes import contributions
+from simulations.audit.unit_sums import FIRST_SCORES, asked_twice, both_sums
+from simulations.stages.record_votes import cells_of_holdings, contributions
 
 # Two cells, of which only the first is used.
 _ONE_CELL = Blocks(FeatureMap((1,)), (Nearest.of(np.array([[0.0], [1.0]], np.float32), columns=np.array([0])),))
@@ -73,18 +76,24 @@ def _unscaled(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sum
     return contributions(replace(study, unit="record"), queries, holdings)
 
 
-def _counted_twice(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
-    twice = [
+def _twice(holdings: Sequence[Holding]) -> list[Holding]:
+    return [
         (np.concatenate([x, x]), np.concatenate([y, y]), np.concatenate([unit, unit + unit.max() + 1]))
         for x, y, unit in holdings
     ]
-    return contributions(study, queries, twice)
+
+
+def _counted_twice(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
+    return contributions(study, queries, _twice(holdings))
+
+
+def _alike(study: Study) -> Study:
+    largest = float(study.weights.max())
+    return replace(study, roster=tuple(replace(seat, weight=largest) for seat in study.roster))
 
 
 def _largest_weight(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
-    largest = float(study.weights.max())
-    alike = replace(study, roster=tuple(replace(seat, weight=largest) for seat in study.roster))
-    return contributions(alike, queries, holdings)
+    return contributions(_alike(study), queries, holdings)
 
 
 def _whole_in_each_partition(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
@@ -254,7 +263,61 @@ FINDING_SUM_BREAKS: dict[str, SumBreak] = {
         run=_smaller_noise(0.5**0.5),
     ),
 }  # fmt: skip
-SUM_BREAKS = NOISE_BREAKS | RECORD_BREAKS | GRADED_BREAKS | FINDING_SUM_BREAKS
+
+
+class _Uncut(FirstScores):
+    """Residuals over their least length, whatever theirs is."""
+
+    def psi(
+        self, phi: Int64[ndarray, "records rows"], labels: Int64[ndarray, " records"]
+    ) -> Int64[ndarray, "records classes"]:
+        classes = self.weights.shape[1]
+        chances = softmax(phi / NORM_STEPS @ self.of_one * classes, axis=1)
+        return np.rint((np.eye(classes)[labels] - chances) * TARGET_STEPS * CUT[1] / CUT[0]).astype(np.int64)
+
+
+def _again(
+    of: Callable[[Study], Study] = lambda study: study,
+    holding: Callable[[Sequence[Holding]], Sequence[Holding]] = lambda holdings: holdings,
+    scores: Callable[[FirstScores], FirstScores] = lambda scores: scores,
+) -> Contribute:
+    """The first sum as it should be, and residuals of another study, of other records, or of others' scores."""
+
+    def contribute(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
+        stored = cells_of_holdings(of(study), queries, holding(holdings))
+        again = [stored.residuals(of(study), scores(each)) for each in FIRST_SCORES]
+        return both_sums(contributions(study, queries, holdings), again)
+
+    return contribute
+
+
+def _noise_of_the_first(draws: Draws) -> Draws:
+    return np.tile(draws[:, : draws.shape[1] // 2], 2)
+
+
+RESIDUAL_BREAKS: dict[str, SumBreak] = {
+    "residuals-free": SumBreak(
+        "the second sum is not charged", of="graded, twice", contribute=asked_twice, run=_smaller_noise(0.5**0.5)
+    ),
+    "residuals-noise": SumBreak(
+        "the second sum has the noise of the first", of="graded, twice", contribute=asked_twice,
+        noise=_noise_of_the_first,
+    ),
+    "residuals-uncut": SumBreak(
+        "residuals are longer than 1", of="graded, twice", contribute=_again(scores=lambda each: _Uncut(each.weights))
+    ),
+    "residuals-unscaled": SumBreak(
+        "a patient's residuals are not scaled to norm 1", of="graded, twice",
+        contribute=_again(lambda study: replace(study, unit="record")),
+    ),
+    "residuals-twice": SumBreak(
+        "each unit is counted twice in the second sum", of="graded, twice", contribute=_again(holding=_twice)
+    ),
+    "residuals-weight": SumBreak(
+        "the weight of the largest budget for all, in the second sum", of="graded, twice", contribute=_again(_alike)
+    ),
+}  # fmt: skip
+SUM_BREAKS = NOISE_BREAKS | RECORD_BREAKS | GRADED_BREAKS | FINDING_SUM_BREAKS | RESIDUAL_BREAKS
 
 
 def _unclipped(mechanism: Mechanism) -> Mechanism:

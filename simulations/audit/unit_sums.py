@@ -8,14 +8,16 @@ likelihood ratio is linear in the cells (Fisher 1936), so no other test is more 
 from trials of their own, as an attacker who knows nothing of a fault would learn them: they show correlated noise and
 cells without noise, too. Where noise is not what it should be, other statistics show more: the remainders of the cells
 modulo 8, and where between the quantiles of all trials a cell lies.
+
+Of two sums the second is of residuals of one of two scores, by the sign of the first entry that the first released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
@@ -37,13 +39,14 @@ from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
 from protocols.study.votes import UnitSums, unit_sums
 from protocols.sums.blocks import Blocks, Linear, Nearest, Signs
+from protocols.sums.residuals import FirstScores
 from simulations.audit.as_run import summed_noise
 from simulations.audit.bounds import Samples
-from simulations.audit.breaks import HONEST_SUMS, Contribute, Holding, SumBreak, breaks_of, broken_noise
+from simulations.audit.breaks import HONEST_SUMS, Contribute, Holding, SumBreak, Sums, breaks_of, broken_noise
 from simulations.audit.laws import Agreement, agreement, whole_noise_evidence
 from simulations.audit.settings import Advance, AuditSettings, Claim, Kind, Line, Pair, Prepared, check_between
 from simulations.setup.levels import simulated_level
-from simulations.stages.record_votes import contributions
+from simulations.stages.record_votes import cells_of_holdings, contributions
 
 # Lattice units per vote where noise is integer.
 _LATTICE_UNITS = 1024
@@ -215,24 +218,39 @@ _NOISELESS = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """What the parties send together, before and after, in lattice units."""
+    """What the parties send together, before and after, in lattice units: [0] where the first entry that is released is
+    not below 0, and [1] where it is, which differs in a second sum alone."""
 
-    before: Int64[ndarray, " cells"]
-    after: Int64[ndarray, " cells"]
+    before: tuple[Int64[ndarray, " cells"], Int64[ndarray, " cells"]]
+    after: tuple[Int64[ndarray, " cells"], Int64[ndarray, " cells"]]
+
+    @property
+    def cells(self) -> int:
+        """How many entries are released."""
+        return len(self.before[0])
 
     @property
     def squared_move(self) -> int:
-        """The squared L2 distance, exactly."""
-        return sum(int(each) ** 2 for each in self.after - self.before)
+        """The larger squared L2 distance, exactly."""
+        moves = [other - one for one, other in zip(self.before, self.after, strict=True)]
+        return max(sum(int(each) ** 2 for each in move) for move in moves)
+
+    def told(self, seen: Float64[ndarray, "trials cells"]) -> Float64[ndarray, "trials numbers"]:
+        """The entries less the middle of both sides; those that depend on the first sum in two parts, one of them 0."""
+        below = seen[:, :1] < 0
+        middle = [(one + other) / 2 for one, other in zip(self.before, self.after, strict=True)]
+        moved, depends = seen - np.where(below, middle[1], middle[0]), middle[0] != middle[1]
+        return np.concatenate([moved[:, ~depends], moved[:, depends] * ~below, moved[:, depends] * below], axis=1)
 
 
 def sides_of(study: Study, case: WorstCase, contribute: Contribute) -> Sides:
-    """Both sums, made by the code that a party runs, or by a broken one."""
-    totals = [
-        np.sum(contribute(study, case.queries, case.holdings(moved=moved)), axis=0).ravel()
-        for moved in (False, True)
-    ]
-    return Sides(totals[0], totals[1])
+    """Both sides, made by the code that a party runs, or by a broken one."""
+    found = []
+    for moved in (False, True):
+        total = np.sum(contribute(study, case.queries, case.holdings(moved=moved)), axis=0).ravel()
+        first, *again = np.split(total, total.size // (case.queries.rows * study.classes))
+        found.append((np.concatenate([first, *again[:1]]), np.concatenate([first, *again[1:]])))
+    return Sides(*found)
 
 
 def told_apart(
@@ -248,23 +266,25 @@ def told_apart(
 
     noise(study, moved): a fresh stream of one side; progress(trials done).
     """
-    run, cells = broken.run(study), len(sides.before)
+    run, cells = broken.run(study), sides.cells
     of_units = unit_sums(run)
     sources = [broken_noise(noise(run, moved), broken, cells=cells) for moved in (False, True)]
 
     def released(moved: bool, size: int) -> Float64[ndarray, "trials cells"]:
         """The cells that so many trials release, in lattice units."""
-        total = sides.after if moved else sides.before
+        total, otherwise = sides.after if moved else sides.before
         counts = np.tile((total / run.units).reshape(-1, run.classes), (size, 1))
         shown = [of_units.released(run, counts, sources[moved], predictions=None)[1] for _ in range(broken.releases)]
         progress(size)
-        return np.mean(shown, axis=0).reshape(size, cells)
+        seen = np.mean(shown, axis=0).reshape(size, cells)
+        # Noise is added to whole numbers, so that others in their place may come after it.
+        return seen + (seen[:, :1] < 0) * (otherwise - total)
 
     known = [released(moved, learned(trials)) for moved in (False, True)]
-    weights, quantiles = _discriminant(*known), np.quantile(np.concatenate(known), _RANGES, axis=0)
+    weights, quantiles = _discriminant(*map(sides.told, known)), np.quantile(np.concatenate(known), _RANGES, axis=0)
 
     def linear(seen: Float64[ndarray, "trials cells"]) -> Float64[ndarray, " trials"]:
-        return seen @ weights
+        return sides.told(seen) @ weights
 
     def ranges(seen: Float64[ndarray, "trials cells"]) -> Codes:
         return np.stack([np.searchsorted(*each) for each in zip(quantiles.T, seen.T, strict=True)], axis=1)
@@ -318,6 +338,8 @@ def _discriminant(
 
 # Releases that are looked at: every value of the noise is seen, so few are enough.
 _MOST_RELEASES = 40_000
+
+
 def released_noise(
     study: Study,
     sides: Sides,
@@ -332,12 +354,12 @@ def released_noise(
 
     noise(study, moved): a fresh stream; alpha: false alarms; seed: of what spreads values between whole units.
     """
-    run, cells = broken.run(study), len(sides.before)
+    run, cells, total = broken.run(study), sides.cells, sides.before[0]
     releases = min(trials, _MOST_RELEASES)
-    counts = np.tile((sides.before / run.units).reshape(-1, run.classes), (releases, 1))
+    counts = np.tile((total / run.units).reshape(-1, run.classes), (releases, 1))
     source = broken_noise(noise(run, False), broken, cells=cells)
     _, shown = unit_sums(run).released(run, counts, source, predictions=None)
-    drawn: Int64[ndarray, "releases cells"] = shown.reshape(releases, cells) - sides.before
+    drawn: Int64[ndarray, "releases cells"] = shown.reshape(releases, cells) - total
     values = drawn.reshape(releases, -1, study.classes)
     # Every remainder is as likely as another: the noise is hundreds of lattice units wide.
     return agreement(whole_noise_evidence(values, *_distribution(study)(values), None, seed=seed), alpha=alpha)
@@ -366,6 +388,7 @@ PARTIES = 3
 # Where records may lie along a feature: each is nearest to the queries of its own side.
 _LEFT, _RIGHT = -1.0, 1.0
 _QUERIES = np.array([[-1.5], [-1.0], [1.0], [1.5]], dtype=np.float32)
+
 
 def _partition(feature: int, *, points: Float32[ndarray, "queries width"], nearest: int) -> Nearest:
     return Nearest.of(points, columns=np.array([feature]), nearest=nearest)
@@ -479,11 +502,19 @@ def _holding(records: Sequence[_Record], *, unit: int) -> Holding:
 
 
 @lru_cache(256)
-def _record_study(level: AuditedLevel, case: WorstCase, epsilon: float, delta: float) -> Study:
+def _record_study(
+    level: AuditedLevel,
+    case: WorstCase,
+    epsilon: float,
+    delta: float,
+    *,
+    classes: int = CLASSES,
+    residuals: bool = False,
+) -> Study:
     """The study of a party with this budget and two with twice as much, made by the code that makes every study."""
     plan = RecordVotesPlan(
         name="audit",
-        classes=labelled(case.findings, CLASSES).columns(signed=case.queries.signed),
+        classes=labelled(case.findings, classes).columns(signed=case.queries.signed),
         findings=case.findings,
         unit=case.unit,
         population=100,
@@ -491,6 +522,7 @@ def _record_study(level: AuditedLevel, case: WorstCase, epsilon: float, delta: f
         rule="exhaustive",
         level=simulated_level(level.level, units=level.units, colluders=level.colluders, seats=PARTIES),
         quorum=PARTIES,
+        residuals=residuals,
     )
     budgets = np.full(PARTIES, 2 * epsilon)
     budgets[0] = epsilon
@@ -498,7 +530,30 @@ def _record_study(level: AuditedLevel, case: WorstCase, epsilon: float, delta: f
     return record_study(plan, names=names, epsilon=budgets, delta=np.full(PARTIES, delta))
 
 
+# More than two classes, so that the direction of a residual depends on the scores: none, and some that leave it as long
+# as it can be.
+_OF_RESIDUALS = 3
+_FEW_FEATURES = Blocks(GRADED_FEATURES.features, GRADED_FEATURES.blocks[:1])
+FIRST_SCORES = tuple(FirstScores.of(size * np.eye(_FEW_FEATURES.rows, _OF_RESIDUALS)) for size in (0.0, 0.05))
+
+
+def asked_twice(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
+    """Each party's sum, and below it that of its residuals of either scores."""
+    stored = cells_of_holdings(study, queries, holdings)
+    return both_sums(stored.sums(study), [stored.residuals(study, scores) for scores in FIRST_SCORES])
+
+
+def both_sums(first: Sums, again: Sequence[Sums]) -> Sums:
+    """Each party's first sum, and below it the others."""
+    return [np.concatenate(of_party) for of_party in zip(first, *again, strict=True)]
+
+
 RECORDS = AuditedSums("records", ("record", "patient"), worst_cases, _record_study, contributions)
 GRADED = AuditedSums("graded", ("record", "patient"), graded_cases, _record_study, contributions)
 FINDINGS = AuditedSums("findings", ("record", "patient"), finding_cases, _record_study, contributions)
-SUMS = (RECORDS, GRADED, FINDINGS)
+TWICE = AuditedSums(
+    "graded, twice", ("record", "patient"),
+    lambda unit: [replace(case, queries=_FEW_FEATURES) for case in graded_cases(unit)],
+    partial(_record_study, classes=_OF_RESIDUALS, residuals=True), asked_twice,
+)  # fmt: skip
+SUMS = (RECORDS, GRADED, FINDINGS, TWICE)

@@ -30,17 +30,24 @@ def contributions(
     queries: Blocks,
     holdings: Sequence[tuple[Float32[ndarray, "records features"], Int64[ndarray, " records"], ndarray | None]],
 ) -> list[Contribution]:
-    """Each party's sum in lattice units. holdings: features, labels and the unit (patient) of each party's records.
+    """Each party's sum in lattice units. Raises InvalidInput for another map than the study's, and as contribution_sum
+    does. holdings: as in cells_of_holdings."""
+    return cells_of_holdings(study, queries, holdings).sums(study)
 
-    Raises InvalidInput for another map than the study's, and as contribution_sum does.
-    """
+
+def cells_of_holdings(
+    study: Study,
+    queries: Blocks,
+    holdings: Sequence[tuple[Float32[ndarray, "records features"], Int64[ndarray, " records"], ndarray | None]],
+) -> RecordCells:
+    """What every record says. holdings: features, labels and the unit (patient) of each party's records."""
     spoken = tuple(said(queries, features, labels, classes=study.classes) for features, labels, _ in holdings)
     units = tuple(
         None if study.unit == "record" else patients if study.unit == "patient" else np.zeros(len(labels), np.int64)
         for _, labels, patients in holdings
     )
     places = tuple(np.arange(len(labels)) for _, labels, _ in holdings)
-    return RecordCells(study.labelled, 0, queries, spoken, units, places).sums(study)
+    return RecordCells(study.labelled, 0, queries, spoken, units, places)
 
 
 def live_record_votes(

@@ -45,10 +45,10 @@ def test_no_honest_study_is_shown_to_leak_more_than_claimed_at_any_level_or_unit
 def test_what_is_shown_reaches_four_fifths_of_the_claim_and_the_worst_cases_all_of_it(honest):
     for finding in honest.findings:
         assert finding.lower_of_claimed > 0.8, finding.to_json()
-        assert finding.exact > 0.995
+        assert finding.exact > 0.994
         assert not finding.law.failed
         # Entries of graded votes are of any size, and each is rounded.
-        assert (0.999 if finding.line.facts["sums"] == "records" else 0.995) < finding.moves <= 1
+        assert (0.999 if finding.line.facts["sums"] == "records" else 0.994) < finding.moves <= 1
 
 
 # Faults of the noise that no bound above the claim shows, and that its law does.
@@ -88,7 +88,8 @@ def test_each_break_is_found_by_trials(name):
     """At every level; a patient's missing scale only where patients are protected."""
     # Half as much again in mu is the least of them.
     least = ("whole-in-each", "share-ignored", "noise-of-cells", "long-rows", "long-targets", "findings-whole",
-             "findings-one-charged")  # fmt: skip
+             "findings-one-charged", "residuals-free", "residuals-uncut", "residuals-twice",
+             "residuals-weight")  # fmt: skip
     for finding in audit(broken=name, trials=20_000 if name in least else 5000).findings:
         if name.split("-")[-1] in ("unscaled", "patients") and finding.line.facts["unit"] == "record":
             assert not finding.failed
@@ -122,7 +123,8 @@ def test_every_worst_case_moves_all_that_a_weight_allows_but_for_rounding():
                 weight = round(study.roster[0].weight * study.units)
                 sides = sides_of(study, case, RECORDS.contribute)
                 assert 2 * (weight - 4) ** 2 < sides.squared_move <= 2 * weight**2
-                moved = np.stack([np.maximum(0, sign * (sides.after - sides.before)) for sign in (1, -1)])
+                change = sides.after[0] - sides.before[0]
+                moved = np.stack([np.maximum(0, sign * change) for sign in (1, -1)])
                 check_contributions(moved, weight_units=weight, signed=False)
 
 
@@ -147,7 +149,7 @@ def test_breaks_change_what_is_released_and_not_what_is_claimed():
     assert study.weights[0] < study.weights[1]
     again = replace(case, after=case.before)
     for broken in SUM_BREAKS.values():
-        if broken.of not in ("graded", "findings"):
+        if broken.of in (None, "records"):
             assert sides_of(study, again, broken.contribute or RECORDS.contribute).squared_move == 0
 
 
@@ -155,7 +157,7 @@ def test_an_audit_is_json_and_draws_a_line_for_each_finding_and_repeats_itself(h
     document = json.loads(json.dumps(honest.to_json(), allow_nan=False))
     assert document["verdict"] == "passed"
     assert document["votes_by"] == "record"
-    assert [one["verdict"] for one in document["findings"]] == ["passed"] * 18
+    assert [one["verdict"] for one in document["findings"]] == ["passed"] * 24
     labels = [tick.get_text() for tick in audit_figure(honest).axes[0].get_yticklabels()]
     assert "records, unit patient\nreal-valued noise" in labels
     first, again, other = audit(trials=1000), audit(trials=1000), audit(trials=1000, seed=1)
