@@ -16,7 +16,6 @@ from protocols.levels.two_server.aggregation import SharedAggregation
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
 from simulations.engines import open_engine
-from simulations.engines.flower import Flower
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 from simulations.stages.cast import cast_votes
 from simulations.stages.record_votes import contributions
@@ -97,7 +96,12 @@ def carried_by(engine, folder):
         seen["echo"] = within.run(ECHO, PARTIES, partial(observe, bug=bug))
         within.run(ECHO, PARTIES, die)
 
-    started = Flower(workers=2, log=log) if engine == "flower" else open_engine(engine, workers=2)
+    if engine == "flower":
+        from simulations.engines.flower import Flower  # takes seconds, which every worker would pay
+
+        started = Flower(workers=2, log=log)
+    else:
+        started = open_engine(engine, workers=2)
     before = psutil.Process().children(recursive=True)
     with printed(folder / "printed") as found, pytest.raises(EngineFailed) as death:
         started.run(HOST, ALL, body)

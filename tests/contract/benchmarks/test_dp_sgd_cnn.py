@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from opacus.accountants import RDPAccountant
 from scipy.special import softmax
 from torch import nn
 
@@ -51,6 +50,8 @@ def test_noise_has_the_scale_that_the_epsilon_needs_and_its_seed_alone_decides_i
 
 
 def test_the_noise_is_enough_by_opacuss_accountant_too():
+    from opacus.accountants import RDPAccountant  # takes seconds, which every worker would pay when it collects tests
+
     how = dp_sgd.NETWORK
     noise = noise_multiplier_for(1.0, rate=how.rate, steps=how.steps, delta=1e-5)
     other = RDPAccountant()

@@ -3,19 +3,25 @@ import os
 import re
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import psutil
 import pytest
 
 import simulations
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
-from simulations.engines import flower
 from simulations.engines.engine import HostSpec, lean
-from simulations.engines.flower import Flower, ray
 from tests.harness.refusals import refuses
 
 ROOT = Path(simulations.__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def flower() -> ModuleType:
+    """Takes seconds to import, which every worker would pay when it collects tests."""
+    from simulations.engines import flower
+
+    return flower
 
 
 def test_flower_and_ray_are_imported_in_one_file() -> None:
@@ -32,27 +38,27 @@ def test_flower_and_ray_are_imported_in_one_file() -> None:
     assert importers == {"simulations/engines/flower.py"}
 
 
-def test_flower_and_ray_send_nothing_about_their_use() -> None:
+def test_flower_and_ray_send_nothing_about_their_use(flower: ModuleType) -> None:
     assert os.environ["FLWR_TELEMETRY_ENABLED"] == "0"
     assert os.environ["FLWR_DISABLE_UPDATE_CHECK"] == "1"
     assert os.environ["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] == "1"
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 
 
-def test_a_cluster_decides_how_many_workers_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_decides_how_many_workers_there_are(flower: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
     with refuses(InvalidInput, "workers", 3, "RAY_ADDRESS"):
-        Flower(workers=3)
+        flower.Flower(workers=3)
 
 
-def test_a_log_that_cannot_be_written_is_said_before_anything_starts(tmp_path: Path) -> None:
-    engine = Flower(workers=1, log=tmp_path / "absent" / "ray.log")
+def test_a_log_that_cannot_be_written_is_said_before_anything_starts(flower: ModuleType, tmp_path: Path) -> None:
+    engine = flower.Flower(workers=1, log=tmp_path / "absent" / "ray.log")
     with refuses(StorageFailed, "absent/ray.log"):
         engine.run(HostSpec("tests.harness.echo_host:open_host"), ["a"], lambda exchange: None)
 
 
-def test_ray_starts_no_process_of_its_own_that_a_run_does_not_speak_to() -> None:
-    node, services = ray._private.node.Node, ray._private.services
+def test_ray_starts_no_process_of_its_own_that_a_run_does_not_speak_to(flower: ModuleType) -> None:
+    node, services = flower.ray._private.node.Node, flower.ray._private.services
     names = ("start_api_server", "start_monitor", "start_log_monitor", "start_head_processes")
     before = {name: getattr(node, name) for name in names}
     made, get_node = SimpleNamespace(all_processes={}), services.get_node
@@ -67,15 +73,17 @@ def test_ray_starts_no_process_of_its_own_that_a_run_does_not_speak_to() -> None
         raise AssertionError
 
 
-def test_a_start_of_ray_that_fails_is_an_engines_error_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_of_ray_that_fails_is_an_engines_error_and_leaves_no_process(
+    flower: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def not_yet(*_: object) -> None:
         raise RuntimeError("no node has this id")
 
     ours = {each.pid for each in psutil.Process().children(recursive=True)}
-    monkeypatch.setattr(ray._private.services, "get_node", not_yet)
+    monkeypatch.setattr(flower.ray._private.services, "get_node", not_yet)
     monkeypatch.setattr(flower, "lean", partial(lean, within_s=0.0))
     with refuses(EngineFailed, "Ray", "0 s"):
-        Flower(workers=1).run(HostSpec("tests.harness.echo_host:open_host"), ["a"], lambda exchange: None)
+        flower.Flower(workers=1).run(HostSpec("tests.harness.echo_host:open_host"), ["a"], lambda exchange: None)
     left = [each for each in psutil.Process().children(recursive=True) if each.pid not in ours]
     assert [each.name() for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
-    assert not ray.is_initialized()
+    assert not flower.ray.is_initialized()
