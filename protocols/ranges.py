@@ -113,6 +113,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("study", "pooled_teachers"): _SOME,
     ("study", "round_one"): Range(1, QUERIES, "at most query_limit"),
     ("study", "terms.pool_size"): Range(1, QUERIES, "at most query_limit"),
+    ("study", "terms.misses"): Range(1, QUERIES, "batches; above their number, nobody is asked"),
     ("study", "terms.input_shape"): Range(1, 2**24, "values of one query"),
     ("study", "confidentiality.units"): Range(2, 2**20, "a power of two"),
     ("study", "confidentiality.colluders"): Range(0, SEATS, "below the quorum"),

@@ -147,7 +147,7 @@ _wait_option = click.option(
 
 _without_option = click.option(
     "--without", multiple=True, metavar="SEAT",
-    help="Of a study that is asked once: do without this seat, for ever, where it is not there. Can be repeated.",
+    help="Do without this seat, for ever: of a study that is asked once, where it is not there. Can be repeated.",
 )  # fmt: skip
 
 
@@ -298,10 +298,10 @@ def _ask(store: Store, name: str, student: str | None, without: tuple[str, ...])
     if interactive != (student is not None) or student not in (None, *STUDENTS):
         allowed = ", ".join(STUDENTS) if interactive else f"none for {study.mechanism.name}"
         raise InvalidInput(f"--student is {student!r}; allowed: {allowed}")
-    for seat in without:
-        if seat not in study.seats or not study.votes.once:
-            allowed = "a seat of its roster" if study.votes.once else "no --without: it is asked batch by batch"
-            raise InvalidInput(f"--without is {seat!r}; allowed for study {name!r}: {allowed}")
+    last, seats = store.job(name), set(study.seats)
+    left = seats.difference(without, last.without if last else ())
+    if without and (set(without) - seats or len(left) < study.quorum):
+        raise InvalidInput(f"--without is {', '.join(without)!r}; allowed: seats of {name!r}, if {study.quorum} stay")
     return store.ask_job(name, student=student, without=without)
 
 

@@ -100,7 +100,7 @@ def _check_missing(store: Store, study: DeployedStudy, job: Job, number: int, op
     can open the batch; None if any seat may answer.
     """
     needed = [seat.party for at, seat in enumerate(study.roster) if openers is None or at in openers]
-    since_s, connected = store.started_s(job.number), set()
+    since_s, connected = store.last_s("job_started", job.number), set()
     if alive(store, now_s=time.time()) is not None:
         connected = {each.party for each in store.sessions()}
     faults = [each for each in store.faults(study.name) if each.number == number and each.last_s >= since_s]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
@@ -35,7 +36,7 @@ from protocols.labelling.schedule import STOP_MEANINGS, StopReason
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
-from protocols.plural import some
+from protocols.plural import counted, some
 from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
@@ -100,6 +101,18 @@ class Guardians(Protocol):
 
 class Stopped(Exception):
     """Serve is stopping: what was asked stays reserved, and the next serve continues."""
+
+
+class Missed(Exception):
+    """Seats were late for so many batches that the operator decides. missed: how many, by seat."""
+
+    def __init__(self, study: str, missed: Mapping[str, int]) -> None:
+        named = ", ".join(f"{seat} ({counted(times, 'batch')})" for seat, times in missed.items())
+        without = " ".join(f"--without {seat}" for seat in missed)
+        super().__init__(
+            f"late for so many batches that were released without them, and maybe charged for each: {named}. To do "
+            f"without them, for ever: resume {study} {without}; to ask them as before: resume {study}"
+        )
 
 
 class ServedStudy:
@@ -196,18 +209,27 @@ class ServedStudy:
         choose = choice_between_batches(self.study.votes.questions, np.asarray(pool), columns=self.study.terms.features)
         if away := self._wait_for_all(job, patience_s):
             return self._so_far("quorum_lost"), self._without_or_back(away, "connect with the study approved")
-        wait_s, waited_from = _FIRST_WAIT_S, None
+        wait_s, waited_from, asked_s = _FIRST_WAIT_S, None, self._store.last_s("job_asked", job.number)
         while True:
             progress = JobProgress(self._store, job, noting=self._late.left_out)
+
+            def on_batch(batches: Sequence[tuple[int, int]], progress: JobProgress = progress) -> None:
+                progress.on_batch(batches)
+                self._check_misses(asked_s)
+
             labelling = None
             if self._guardian_is_there():
                 try:
-                    labelling = self._coordinator.label(pool, train=train, choose=choose, on_batch=progress.on_batch)
+                    labelling = self._coordinator.label(
+                        pool, train=train, choose=choose, on_batch=on_batch, without=self._not_asked
+                    )
                     stop = labelling.stop
                     good = stop.reason != "guardian_lost" and (stop.reason != "quorum_lost" or stop.exhausted.any())
                     asked = good and self._asked_again(labelling)
                 except StillAway as still:
                     return self._so_far("quorum_lost"), self._without_or_back(still.seats, "answer")
+                except Missed as missed:
+                    return self._so_far("missed"), str(missed)
                 if good:
                     if asked:
                         return labelling, ""
@@ -255,6 +277,22 @@ class ServedStudy:
         return [
             seat.party for seat in self.study.roster if seat.party in without or party_of(seat.party) in withdrawn
         ]
+
+    def _not_asked(self) -> Sequence[str]:
+        """The seats of which no new batch is asked: the operator does without them."""
+        job = self._store.job(self.name)
+        return () if job is None or self.study.votes.once else job.without
+
+    def _check_misses(self, asked_s: int) -> None:
+        """Raises Missed once a seat, since the operator last decided, was late for as many released batches as the
+        terms say. asked_s: when that was, in seconds since 1970."""
+        if not self._late.left_out():
+            return
+        faults = [each for each in self._store.faults(self.name) if each.code in LATE and each.last_s >= asked_s]
+        missed = Counter(each.seat for each in faults if not self._ledger.settled(each.number).get(each.seat))
+        often = {seat: times for seat, times in sorted(missed.items()) if times >= self.study.terms.misses}
+        if often.keys() - set(self._not_asked()):
+            raise Missed(self.name, often)
 
     def _wait_for_all(self, job: Job, patience_s: float) -> list[str]:
         """Waits, before a study that is asked once is asked, for every seat but those that have withdrawn, or that the

@@ -41,7 +41,7 @@ ENDED: tuple[JobState, ...] = ("finished", "stopped", "failed")
 @dataclass(frozen=True)
 class Job:
     """A requested labelling. student: for an interactive mechanism; message: its progress, in words; without: seats
-    that a study which is asked once is to do without, as the operator decided."""
+    that it is to do without, as the operator decided in this job or an earlier one."""
 
     number: int
     study: str
@@ -359,6 +359,7 @@ class Store:
                     return replace(last, without=both)
                 return last
             done = (last.batches, last.asked, last.answered) if last else (0, 0, 0)
+            without = tuple(dict.fromkeys((*(last.without if last else ()), *without)))
             self._database.execute(
                 "INSERT INTO job (study, student, batches, asked, answered, message, without_seats) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -426,9 +427,9 @@ class Store:
             self._database.execute("UPDATE job SET state = ?, message = ? WHERE number = ?", (state, message, number))
             self.trail.append("job_ended", study=study, job=number, state=state, message=message)
 
-    def started_s(self, number: int) -> int:
-        """When a job was last started, in seconds since 1970; 0 if never."""
-        begun = (each for each in self.trail.entries() if each.event == "job_started")
+    def last_s(self, event: str, number: int) -> int:
+        """When a job was last asked ("job_asked") or started ("job_started"), in seconds since 1970; 0 if never."""
+        begun = (each for each in self.trail.entries() if each.event == event)
         return max((each.time_ns // 10**9 for each in begun if each.fields["job"] == number), default=0)
 
     def add_faults(self, study: str, number: int, faults: Mapping[str, str], suspected: Mapping[str, int]) -> None:

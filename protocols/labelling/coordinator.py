@@ -181,9 +181,10 @@ class Coordinator:
         train: TrainStudent | None = None,
         choose: Choose | None = None,
         on_batch: Callable[[Sequence[tuple[int, int]]], None] | None = None,
+        without: Callable[[], Collection[str]] = tuple,
     ) -> Labelling:
         """Asks the pool's queries, in order or as `choose` says, until budgets or pool run out. on_batch(size and
-        answered queries of each batch so far).
+        answered queries of each batch so far); without: the parties of which no new batch is asked.
 
         choose: for a study whose questions are chosen; called before each new batch, and not for one that was reserved
         before, whose questions are in the ledger. train: for an interactive mechanism, trains a student on the labels
@@ -221,7 +222,7 @@ class Coordinator:
                 if stored is not None:
                     active = self._members(number)
                 elif isinstance(step := self._next(asked, len(inputs)), Batch):
-                    active = step.active
+                    active = step.active & ~np.isin(self._parties, [*without()])
                     ids = next_questions(choose, released.labels, released.batch_of >= 0, step.size)
                 else:
                     return self._with_cells(replace(released, stop=step, spent=self._spent()))

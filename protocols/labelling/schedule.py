@@ -19,7 +19,7 @@ from protocols.budgets.participation import Participation
 from protocols.study.votes import StopRule
 
 StopReason = Literal[
-    "pool_exhausted", "budget_exhausted", "all_budgets_exhausted", "quorum_lost", "guardian_lost", "failed"
+    "pool_exhausted", "budget_exhausted", "all_budgets_exhausted", "quorum_lost", "guardian_lost", "missed", "failed"
 ]
 # What people are told, by every program.
 STOP_MEANINGS: Final[Mapping[StopReason, str]] = {
@@ -28,6 +28,7 @@ STOP_MEANINGS: Final[Mapping[StopReason, str]] = {
     "all_budgets_exhausted": "no budget can pay for one more query",
     "quorum_lost": "too few parties are left to answer",
     "guardian_lost": "the guardian is gone",
+    "missed": "a party was late for so many batches that the operator decides",
     "failed": "the labelling failed before its end, for a reason that its operator knows",
 }
 

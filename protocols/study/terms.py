@@ -20,6 +20,7 @@ from protocols.ranges import check
 
 FEATURE_KINDS = ("numeric", "categorical", "text")
 _LARGEST_INPUT = 2**24
+USUAL_MISSES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +133,9 @@ class Terms:
     features: how a table's columns become inputs, empty for arrays and images; pool_size and pool_sha256: the public
     queries, see queries.pool_digest; deadline_s: seconds that a party has for a batch; coordinator: the name in the
     coordinator's certificate; ends: the last day (UTC, YYYY-MM-DD) on which a node answers; licence: under which the
-    release may be used, None where nothing is said. Raises InvalidInput, with the value and the allowed range.
+    release may be used, None where nothing is said; misses: after how many batches that were released without a seat,
+    which was late and may have been charged, the coordinator asks its operator whether to go on without it. Raises
+    InvalidInput, with the value and the allowed range.
     """
 
     task: str
@@ -147,6 +150,7 @@ class Terms:
     features: tuple[Feature, ...] = ()
     findings: tuple[str, ...] = ()
     licence: str | None = None
+    misses: int = USUAL_MISSES
 
     def __post_init__(self) -> None:
         if self.findings and self.label:
@@ -174,6 +178,7 @@ class Terms:
         if len(set(columns)) < len(columns):
             raise InvalidInput("terms: a column is named twice, or is a feature and a label; allowed: each once")
         check("study", "terms.pool_size", self.pool_size)
+        check("study", "terms.misses", self.misses)
         if not re.fullmatch("[0-9a-f]{64}", self.pool_sha256):
             raise InvalidInput(f"terms: pool_sha256 is {self.pool_sha256[:80]!r}; allowed: 64 hexadecimal digits")
         if not 0.1 <= self.deadline_s <= 86_400:

@@ -77,6 +77,39 @@ def test_a_party_that_is_late_for_longer_than_the_patience_is_said_to_be_late(be
     assert made.run().state == "finished"
 
 
+def test_the_operator_decides_about_a_party_whose_votes_are_always_too_late_to_be_counted(bench):
+    made = bench(quorum=2, batch_limit=4)
+    misses = made.study.terms.misses
+
+    def run(without=()):
+        job, opened = made.store.ask_job("test", student=None, without=without), made.open()
+        real = opened._send
+
+        def send(requests):  # it votes, and is charged, but its votes come after the deadline
+            votes = isinstance(next(iter(requests.values())), VoteRequest) and "hospital-1" in requests
+            return real(requests) | ({"hospital-1": Refusal("late", "late: no answer yet")} if votes else {})
+
+        opened._send = send
+        opened.run(job, patience_s=0.0)
+        opened.close()
+        return made.store.job("test")
+
+    for times in (1, 2):  # each time that it goes on as before, after as many again
+        job = run()
+        assert (job.state, job.batches) == ("stopped", times * misses)
+        assert "resume test --without hospital-1" in job.message
+        assert made.store.labelled("test").stop == "missed"
+        wait_until(lambda job=job: made.store.now_s > made.store.last_s("job_ended", job.number))
+    charged = made.own("hospital-1")
+    assert charged > 0
+    job = run(["hospital-1"])
+    assert (job.state, job.batches > 2 * misses) == ("finished", True)
+    assert made.own("hospital-1") == charged
+    with Ledger(made.store.labelled("test").ledger) as ledger:
+        assert ledger.balances()["hospital-1"].spent == 0 < ledger.balances()["hospital-0"].spent
+        assert "hospital-1" not in ledger.charged(job.batches - 1)
+
+
 def test_a_job_whose_parties_do_not_come_stops_and_resume_goes_on(bench):
     made = bench(quorum=3, present={"hospital-0", "hospital-1"})
     job = made.run(patience_s=0.0)
