@@ -291,6 +291,7 @@ TABLE_BOUND = 8.0
 # What stays where data and features stay, and the settings of features.
 _OF_FEATURES = ("features", "_encoded", "taught", "studied", "as_rows")
 _SETTINGS_OF_FEATURES = ("features", "teacher_features", "student_features")
+_SETTINGS_OF_QUERIES = ("record_queries", "bins", "nearest", "partitions", "features", "data_seed")
 
 
 def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inputs:
@@ -323,8 +324,8 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
 
 
 def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -> Inputs:
-    """What a run with these settings starts from, where the data, who holds them and, for record votes, unit and
-    queries are those of `inputs`.
+    """What a run with these settings starts from, where the data, who holds them and, where records vote, the unit are
+    those of `inputs`.
 
     As `read_inputs`, without reading or cutting the data again; features stay too. Raises InvalidInput.
     """
@@ -337,7 +338,7 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
     if all(getattr(made.settings, name) == getattr(inputs.settings, name) for name in _SETTINGS_OF_FEATURES):
         vars(made).update({name: vars(inputs)[name] for name in _OF_FEATURES if name in vars(inputs)})
     voters = _OF_VOTERS[settings.votes_by]
-    vars(made).update({name: getattr(inputs, name) for name in voters.kept(settings)})
+    vars(made).update({name: getattr(inputs, name) for name in voters.kept(settings, inputs.settings)})
     voters.check(made, reporter)
     return made
 
@@ -516,14 +517,20 @@ def inputs_of_votes(
 
 @dataclass(frozen=True)
 class _OfVoters:
-    """What a run starts from with one kind of voters. kept: what stays where data, holders, unit and queries do;
-    student: the usual kind."""
+    """What a run starts from with one kind of voters. kept: what stays of inputs that were made by other settings, the
+    second, if data, holders and unit do; student: the usual kind."""
 
     features: Callable[[DatasetInputs], FeatureMap | None]
     check: Callable[[DatasetInputs, Reporter], None]
     check_terms: Callable[[Experiment], None]
     student: Callable[[Experiment, Dataset, int], str]
-    kept: Callable[[Experiment], tuple[str, ...]]
+    kept: Callable[[Experiment, Experiment], tuple[str, ...]]
+
+
+def _kept_of_records(settings: Experiment, before: Experiment) -> tuple[str, ...]:
+    """Graded features follow from the budgets, too."""
+    same = all(getattr(settings, name) == getattr(before, name) for name in _SETTINGS_OF_QUERIES)
+    return ("population", "query_map") if same and not is_graded(settings) else ("population",)
 
 
 _OF_VOTERS = {
@@ -532,14 +539,13 @@ _OF_VOTERS = {
         check=lambda inputs, reporter: None,
         check_terms=_check_terms,
         student=lambda settings, dataset, parties: USUAL,
-        kept=lambda settings: (),
+        kept=lambda settings, before: (),
     ),
     UnitSums: _OfVoters(
         features=lambda inputs: inputs.query_map.features,
         check=_check_units,
         check_terms=lambda settings: None,
         student=_usual_of_records,
-        # Graded features follow from the budgets, too.
-        kept=lambda settings: ("population",) if is_graded(settings) else ("population", "query_map"),
+        kept=_kept_of_records,
     ),
 }

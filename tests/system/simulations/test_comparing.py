@@ -94,9 +94,8 @@ def test_votes_are_those_of_a_run_and_what_affords_nothing_says_so(capsys):
     kinds = "--teacher logistic_regression --student logistic_regression --engine in_process"
     wide = f"--mechanism thresholded_gnmax --unit party {kinds}".split()
     said = ("--dataset", "breast_cancer", "--parties", "40", "--private-size", "300", *wide, "--quiet", "--json")
-    queries = ("--record-queries", "columns", "--bins", "3")
     methods = ("--methods", "pate,record_votes")
-    assert run("baselines", *said, *queries, *methods, "--epsilons", "0.05,9", "--out", "out") == 0
+    assert run("baselines", *said, *methods, "--epsilons", "0.05,9", "--out", "out") == 0
     none, pate, _, record = json.loads(capsys.readouterr().out)
     assert none["accuracy"] is None
     assert (none["protects"], record["protects"]) == ("party", "party")
@@ -105,9 +104,13 @@ def test_votes_are_those_of_a_run_and_what_affords_nothing_says_so(capsys):
     alone = json.loads(capsys.readouterr().out)
     assert (pate["accuracy"], pate["labels"]) == (alone["student_accuracy"], alone["seeds"][0]["answered"])
     said = tuple(word for word in said if word not in ("--mechanism", "thresholded_gnmax"))
-    by_record = ("--votes-by", "record", *queries, "--budgets", "9", "--no-baselines")
+    by_record = ("--votes-by", "record", "--budgets", "9", "--no-baselines", "--record-queries", "columns")
     assert run("run", *said, *by_record, "--out", "records") == 0
-    assert record["accuracy"] == json.loads(capsys.readouterr().out)["student_accuracy"]
+    assert record["accuracy"] == json.loads(capsys.readouterr().out)["student_accuracy"]  # of cells, named or not
+    assert run("baselines", *said, "--bins", "3", "--methods", "record_votes", "--epsilons", "9", "--out", "three") == 0
+    (three,) = json.loads(capsys.readouterr().out)
+    assert run("run", *said, *by_record, "--bins", "3", "--out", "bins") == 0
+    assert three["accuracy"] == json.loads(capsys.readouterr().out)["student_accuracy"]
 
 
 @pytest.mark.usefixtures("folder")
