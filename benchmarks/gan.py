@@ -20,19 +20,16 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.semi_training import Loss, Method, Step, train_with
 from coordinator.students.student import Released, Student, StudentKind
 from coordinator.students.torch_student import (
     LABELLED_IMAGES,
     WEAK_IMAGES,
     Augmentation,
-    Loss,
-    Method,
     Schedule,
-    Step,
     StudentNetwork,
     convolutions,
     cross_entropy,
-    train,
 )
 from runtime.torch_networks import VARIANCE_FLOOR, Parameters, Shapes, initial, norm_shapes, planes, torch_device
 
@@ -192,7 +189,7 @@ class GanKind(StudentKind):
 
     def learn(self, released: Released) -> Student:
         """Trains on targets and unlabelled images; with nothing unlabelled, on targets alone."""
-        return train(
+        return train_with(
             DISCRIMINATOR, released, change=LABELLED_IMAGES,
             method=FeatureMatching(WEAK_IMAGES, torch.tensor(released.unlabelled, device=self.device)),
             schedule=_SCHEDULE, device=self.device,

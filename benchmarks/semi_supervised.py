@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.semi_training import Loss, Method, Step, train_with
 from coordinator.students.student import Released, Student, StudentKind, is_image
 from coordinator.students.torch_student import (
     CNN,
@@ -38,13 +39,9 @@ from coordinator.students.torch_student import (
     WEAK_ROWS,
     Augmentation,
     ImageChange,
-    Loss,
-    Method,
     RowChange,
     Schedule,
-    Step,
     cross_entropy,
-    train,
 )
 from runtime.torch_networks import torch_device
 
@@ -69,7 +66,7 @@ class SemiSupervisedKind(StudentKind):
     def learn(self, released: Released) -> Student:
         """With nothing unlabelled it is supervised training, for the longer schedule of this kind."""
         image = is_image(released.inputs.shape[1:])
-        return train(
+        return train_with(
             CNN if image else MLP, released, change=LABELLED_IMAGES if image else WEAK_ROWS,
             method=self.images if image else self.rows, schedule=_SCHEDULE, device=self.device,
         )  # fmt: skip

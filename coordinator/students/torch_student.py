@@ -1,5 +1,5 @@
-"""Students that are small torch networks, trained by gradient descent on the released labels and, with a Method, on
-inputs without labels. The student is the running average of the parameters, which networks take as arguments.
+"""Students that are small torch networks, trained by gradient descent on the released labels. The student is the
+running average of the parameters, which networks take as arguments.
 
 Training changes inputs at random so that they keep their class: images by an affine map, contrast and Cutout (DeVries &
 Taylor 2017), table rows, which must be standardised, by noise and by features set to their mean, zero.
@@ -8,7 +8,6 @@ Taylor 2017), table rows, which must be standardised, by noise and by features s
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -208,8 +207,8 @@ MLP: Final = StudentNetwork(
 )
 
 
-_WEIGHT_DECAY: Final = 0.01
-_LEARNING_RATE: Final = 5e-3
+WEIGHT_DECAY: Final = 0.01
+LEARNING_RATE: Final = 5e-3
 # The student is the running average of the parameters over about 1 / (1 - decay) steps.
 _AVERAGING_DECAY: Final = 0.98
 _STATISTICS_ROWS: Final = 2048
@@ -246,41 +245,6 @@ class TorchStudent(Student):
         return "coordinator.release.export_torch:write"
 
 
-_Scores = Callable[[Tensor], Tensor]  # the logits of a batch, normalised with its own statistics
-Loss = Callable[["Step"], Tensor]
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What the loss of one training step is computed from.
-
-    known: changed labelled inputs [labelled, ...]; goals: the weight of each class for them, >= 0; queries: unlabelled
-    inputs, unchanged. `scores` are those of the `parameters` in training, `average` those of their running average,
-    without gradients; `offsets` are added to both, see seen_offsets. progress: the share of the training that is done,
-    in [0, 1).
-    """
-
-    known: Tensor = field(repr=False)
-    goals: Tensor = field(repr=False)
-    queries: Tensor = field(repr=False)
-    parameters: Parameters = field(repr=False)
-    offsets: Tensor = field(repr=False)
-    scores: _Scores
-    average: _Scores
-    progress: float
-    generator: np.random.Generator
-
-
-class Method(ABC):
-    """A way to learn from labelled and unlabelled inputs together; `batch` unlabelled inputs in each step."""
-
-    batch: int
-
-    @abstractmethod
-    def begin(self, classes: int) -> Loss:
-        """The loss of each step of one training, called in their order; it may keep state between them."""
-
-
 def cross_entropy(logits: Tensor, goals: Tensor) -> Tensor:
     """The mean over the inputs of the cross-entropy of each class, times its weight."""
     return functional.cross_entropy(logits, goals, reduction="none").mean()
@@ -305,13 +269,12 @@ def train(
     released: Released,
     *,
     change: Augmentation,
-    method: Method | None,
     schedule: Schedule,
     device: torch.device,
     begun: TorchStudent | None = None,
 ) -> TorchStudent:
-    """Trains a student; if `method` is None or nothing is unlabelled, only on the targets. begun: a student of the same
-    network, inputs and classes from whose parameters the training goes on."""
+    """Trains a student on the targets. begun: a student of the same network, inputs and classes from whose parameters
+    the training goes on."""
     inputs, targets, classes = released.inputs, released.targets, released.classes
     generator = np.random.default_rng(released.seed)
     parameters = network.initial(generator, inputs.shape[1:], classes)
@@ -322,47 +285,41 @@ def train(
     seen = seen_classes(targets)
     offsets = seen_offsets(seen, classes).to(device)
     # Copies: torch can only share the memory of a writable array, and a memory-mapped file is read-only.
-    arrays = (inputs, normalised(targets), released.unlabelled)
-    known, weighted, rest = (torch.tensor(array, device=device) for array in arrays)
-    optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
+    known, weighted = (torch.tensor(array, device=device) for array in (inputs, normalised(targets)))
+    optimizer = torch.optim.AdamW(parameters.values(), weight_decay=WEIGHT_DECAY, fused=True)
     steps = schedule.steps(len(inputs)) if len(seen) > 1 else 0  # with one class there is nothing to learn
-    picks = _Picks(len(inputs), schedule.batch, generator)
-    unlabelled_picks = _Picks(len(rest), method.batch, generator) if method and len(rest) else None
-    loss = method.begin(classes) if method else None
-
-    def scores(batch: Tensor) -> Tensor:
-        return network.logits(parameters, batch, None) + offsets
-
-    @torch.no_grad()
-    def average_scores(batch: Tensor) -> Tensor:
-        return network.logits(average, batch, None) + offsets
-
+    picks = Picks(len(inputs), schedule.batch, generator)
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = _LEARNING_RATE * learning_rate_factor(step, steps)
+            group["lr"] = LEARNING_RATE * learning_rate_factor(step, steps)
         rows = picks.next()
         batch, goals = change(known[rows], generator), weighted[rows]
         optimizer.zero_grad()
-        if loss and unlabelled_picks:
-            queries = rest[unlabelled_picks.next()]
-            value = loss(
-                Step(batch, goals, queries, parameters, offsets, scores, average_scores, step / steps, generator)
-            )
-        else:
-            value = cross_entropy(scores(batch), goals)
+        value = cross_entropy(network.logits(parameters, batch, None) + offsets, goals)
         value.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
         optimizer.step()
-        decay = min(_AVERAGING_DECAY, step / (step + 10))
-        with torch.no_grad():
-            torch._foreach_lerp_(list(average.values()), list(parameters.values()), 1 - decay)
+        averaged(average, parameters, step)
+    return finished(network, average, known, offsets, inputs.shape[1:])
+
+
+def averaged(average: Parameters, parameters: Parameters, step: int) -> None:
+    """Moves the running average by one step."""
+    decay = min(_AVERAGING_DECAY, step / (step + 10))
     with torch.no_grad():
-        known = torch.cat([known, rest]) if unlabelled_picks else known
-        found: Parameters = {}
-        network.logits(average, known[:: math.ceil(len(known) / _STATISTICS_ROWS)], found)
-    return TorchStudent(network, average | found, offsets, inputs.shape[1:])
+        torch._foreach_lerp_(list(average.values()), list(parameters.values()), 1 - decay)
 
 
-class _Picks:
+@torch.no_grad()
+def finished(
+    network: StudentNetwork, average: Parameters, inputs: Tensor, offsets: Tensor, input_shape: tuple[int, ...]
+) -> TorchStudent:
+    """The student of the running average, with the statistics of batch norm of these inputs."""
+    found: Parameters = {}
+    network.logits(average, inputs[:: math.ceil(len(inputs) / _STATISTICS_ROWS)], found)
+    return TorchStudent(network, average | found, offsets, input_shape)
+
+
+class Picks:
     """Batches of row numbers: one permutation of the rows after another."""
 
     def __init__(self, rows: int, batch: int, generator: np.random.Generator) -> None:
@@ -433,9 +390,7 @@ class SupervisedKind(StudentKind):
     def _trained(
         self, released: Released, schedule: Schedule, change: Augmentation, *, begun: TorchStudent | None = None
     ) -> TorchStudent:
-        return train(
-            self.network, released, change=change, method=None, schedule=schedule, device=self.device, begun=begun
-        )
+        return train(self.network, released, change=change, schedule=schedule, device=self.device, begun=begun)
 
 
 def _unchanged(inputs: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:
