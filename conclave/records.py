@@ -114,7 +114,7 @@ def label_by_records(
     sizes = [len(np.asarray(each)) for each in records]
     budgets = budgets_of(epsilon, delta, parties=len(sizes), names=names)
     dataset = _dataset(records, labels, pool, patients=patients, classes=classes, truth=truth)
-    chosen = experiment(**settings, votes_by="record", unit=unit, parties=len(sizes), student="none")
+    chosen = experiment(**settings, votes_by="record", residuals=False, unit=unit, parties=len(sizes), student="none")
     shards = [[each] for each in np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])]
     inputs = DatasetInputs(chosen, dataset, shards)
     study = record_study_of(inputs, budgets)

@@ -94,7 +94,8 @@ _SETTINGS = [
     _flag("--evaluate", "--votes-by record: share of the units that do not vote and judge the student, at no further "
           "cost, 0.05 to 0.5 [nobody judges].", type=float),
     _flag("--residuals/--no-residuals", "--record-queries graded: units are asked once more, in a second sum, how far "
-          "the first one's scores are from their labels; both sums are one charge [off].", default=None),
+          "the first one's scores are from their labels; both sums are one charge [where chance in the pool disturbs "
+          "as much as the noise].", default=None),
     _flag("--features", "What clusters and --questions compare records by, and what teachers and students learn "
           "from if the next two say so: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, "
           "then +standard, +pca:N or +projection:N [auto: raw for tables, lsa for text, gradients for images]."),

@@ -361,6 +361,11 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
 @click.option(
     "--rule", default="exhaustive", show_default=True, help="Weights by budget: exhaustive | proportional | uniform."
 )
+@click.option(
+    "--residuals/--no-residuals",
+    default=None,
+    help="Of graded: whether units are asked a second time [where chance in the pool disturbs as much as the noise].",
+)
 @home_option
 @json_option
 def queries(
@@ -375,6 +380,7 @@ def queries(
     seed: int | None,
     bins: int | None,
     rule: str,
+    residuals: bool | None,
     home: CoordinatorHome,
     as_json: bool,
 ) -> None:
@@ -409,7 +415,7 @@ def queries(
     pool = read_pool(pool_file, features=terms.features, labels=terms.labels)
     read = read_deployed(draft, keys=key_of, left_out=terms_of(pool))
     chosen = QueryChoice(kind=kind, bins=bins, nearest=nearest, partitions=partitions, features=features, seed=seed)
-    planned = plan_records(read, pool, choice=chosen, rule=rule)
+    planned = plan_records(read, pool, choice=chosen, rule=rule, residuals=residuals)
     made = planned.study
     _say_if_little(made)
     write_atomically(out, planned.queries.to_bytes())
@@ -422,6 +428,7 @@ def queries(
                 "votes": planned.queries.filled,
                 "queries_sha256": planned.queries.digest,
                 "population": unit_sums(made).population,
+                "residuals": unit_sums(made).residuals,
                 "sigma": made.mechanism.label_sigma,
                 "accountant_name": made.accountant_name,
                 "weights": {seat.party: seat.weight for seat in made.roster},

@@ -236,13 +236,19 @@ class PlannedRecords:
 
 
 def plan_records(
-    draft: DeployedStudy, pool: Float32[ndarray, "pool ..."], *, choice: QueryChoice, rule: str
+    draft: DeployedStudy,
+    pool: Float32[ndarray, "pool ..."],
+    *,
+    choice: QueryChoice,
+    rule: str,
+    residuals: bool | None = False,
 ) -> PlannedRecords:
     """The draft's study with the queries of this choice, and all that follows from them and the budgets.
 
-    rule: of the weights. The draft's name, terms, unit, level, population, quorum and budgets stay; the terms get the
-    pool's size and hash. Raises InvalidInput for a draft in which teachers vote, a pool that does not fit, queries that
-    cannot be made of it, and a budget that affords nothing.
+    rule: of the weights; residuals: whether units are asked twice, as they are if the draft says so; None: where that
+    is usual (usual_residuals). The draft's name, terms, unit, level, population, quorum and budgets stay; the terms get
+    the pool's size and hash. Raises InvalidInput for a draft in which teachers vote, a pool that does not fit, queries
+    that cannot be made of it, and a budget that affords nothing.
     """
     records, terms = unit_sums(draft), draft.terms
     if pool.shape[1:] != terms.input_shape:
@@ -263,7 +269,8 @@ def plan_records(
         overlap=records.overlap,
         evaluation=_judges(draft, labelled.columns(signed=True)),
         findings=draft.findings,
-        residuals=records.residuals,
+        residuals=records.residuals or residuals,
+        pool=len(pool),
     )
     noise = None
     if choice.kind == GRADED:
@@ -365,6 +372,7 @@ def study_lines(study: DeployedStudy) -> list[str]:
         f"signed = {str(records.signed).lower()}",
         f"partitions = {list(records.partitions)}",
         f'queries_sha256 = "{records.queries_sha256}"',
+        *(["residuals = true  # units are asked twice"] if records.residuals else []),
         *_judge_lines(records.evaluation),
         "",
         "[terms]",

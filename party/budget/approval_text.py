@@ -15,6 +15,7 @@ from protocols.claims.coverage import (
     WHOLE_PATIENT,
     charged,
     not_covered_by_approval,
+    often_asked,
     several,
     used_once,
 )
@@ -92,7 +93,6 @@ def _counts_asked(study: DeployedStudy, terms: Terms) -> list[str]:
 
 def _labels_asked(study: DeployedStudy, terms: Terms) -> list[str]:
     sums = unit_sums(study)
-    often = "twice, the second time about what the first showed, for one charge" if sums.residuals else "once"
     own = "findings, which together weigh as much as one label," if study.findings else "label"
     asked, part = "queries", f"each record votes with its own {own} in {sums.votes} of the queries"
     if sums.signed:
@@ -100,7 +100,7 @@ def _labels_asked(study: DeployedStudy, terms: Terms) -> list[str]:
         part = f"each record says with its own {own} how far it goes with each of the {sums.queries} features"
     return [
         f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed",
-        f"Asked        {often}, {sums.queries} public {asked} together, until {terms.ends}",
+        f"Asked        {often_asked(sums.residuals)}, {sums.queries} public {asked} together, until {terms.ends}",
         f"{asked.capitalize():<13}in the file that you were given, whose hash the study names: the same for every "
         "hospital",
         f"Your part    {part}, and each {study.unit} weighs the same; the sum of these votes leaves this hospital, no "

@@ -84,6 +84,11 @@ _OF_A_RELEASE: Final = (
 )
 
 
+def often_asked(residuals: bool) -> str:
+    """How often units that vote are asked; residuals: whether there is a second sum, of those."""
+    return "twice, the second time about what the first showed, for one charge" if residuals else "once"
+
+
 def several(study: Protection) -> str:
     """What an epsilon means for a patient known to several hospitals."""
     if study.hospitals == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float64
@@ -20,6 +21,7 @@ from protocols.study.levels import Confidentiality
 from protocols.study.overlap import UNKNOWN
 from protocols.study.purposes import ForLabels
 from protocols.study.queries_file import check_kind
+from protocols.study.released_noise import usual_residuals
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.votes import UnitSums
 from protocols.sums.blocks import Blocks, Constant, Signs
@@ -43,7 +45,8 @@ _NO_CEILING = 1e9
 
 @dataclass(frozen=True, kw_only=True)
 class RecordVotesPlan:
-    """What is chosen for a study of record votes before its noise is worked out."""
+    """What is chosen for a study of record votes before its noise is worked out. residuals: None where it is to be as
+    usual for a public pool of so many records (usual_residuals)."""
 
     name: str
     classes: int
@@ -56,7 +59,8 @@ class RecordVotesPlan:
     hospitals_per_patient: int = 1
     overlap: str = UNKNOWN
     evaluation: Evaluation | None = None
-    residuals: bool = False
+    residuals: bool | None = False
+    pool: int = 0
     purpose: str = ForLabels.name
     findings: tuple[str, ...] = ()
 
@@ -73,6 +77,11 @@ def record_study(
 
     Raises InvalidInput where a budget affords none at any sigma, and as Study does.
     """
+    if plan.residuals is None:
+        made_of = partial(record_study, names=names, epsilon=epsilon, delta=delta)
+        once = made_of(replace(plan, residuals=False))
+        twice = plan.pool > 0 and usual_residuals(once, pool=plan.pool)
+        return made_of(replace(plan, residuals=True)) if twice else once
     check_kind(plan.queries)
     units = plan.level.units or LATTICE
     sums = UnitSums(

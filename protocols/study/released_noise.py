@@ -8,7 +8,7 @@ from math import floor
 import numpy as np
 
 from protocols.mechanisms import Mechanism
-from protocols.study.purposes import ForCounts
+from protocols.study.purposes import ForCounts, ForLabels
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 
@@ -31,6 +31,19 @@ def noise_of_mean(study: Study) -> float:
     together."""
     sums = unit_sums(study)
     return noise_in(study) / (float(study.weights.mean()) * sums.expected) / (1 + sums.residuals) ** 0.5
+
+
+def usual_residuals(study: Study, *, pool: int) -> bool:
+    """Whether units are usually asked twice, by public figures: where chance in a pool of so many records moves an
+    entry of the mean by as much as the noise of one sum does, which a second sum makes up for (docs/decisions/0082).
+
+    study: of one sum; not where that is none of graded features and one label, or where units judge.
+    """
+    sums = unit_sums(study)
+    if not (sums.signed and sums.purpose == ForLabels.name) or sums.evaluation is not None or study.labelled.names:
+        return False
+    # phi is of length 1 at most, over so many rows, and a label's variance is one over the classes at most.
+    return pool * sums.queries * study.classes * noise_of_mean(study) ** 2 <= 1
 
 
 def little_released(study: Study) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: values of flags, as click
 import click
 
 from coordinator.queries import questions_of_a_batch
+from protocols.claims.coverage import often_asked
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.plural import at_most, counted
 from protocols.study.chosen import GIVEN
@@ -232,9 +233,9 @@ def _print_record_votes(plan: StudyPlan) -> None:
         rows,
     )
     click.echo(
-        f"Each of {sums.population} units votes once, in {sums.votes} of {sums.queries} queries. The sum for "
-        f"each query and class has noise of {study.gaussian.label_sigma:.4g} votes, the least that all budgets afford, "
-        "and the study is charged once."
+        f"Each of {sums.population} units is asked {often_asked(sums.residuals)}, in {sums.votes} of {sums.queries} "
+        f"queries. The sum for each query and class has noise of {study.gaussian.label_sigma:.4g} votes, the least "
+        "that all budgets afford, and the study is charged once."
     )
 
 
@@ -324,6 +325,7 @@ def _row(each: Candidate) -> dict[str, Any]:
     return {
         **each.given,
         "queries": each.queries.rows,
+        "sums": 1 + unit_sums(each.study).residuals,
         "votes": each.queries.filled,
         "partitions": len(each.queries.blocks),
         "sigma": each.study.gaussian.sigma,
@@ -358,8 +360,9 @@ def _print_records(
     )
     weights = best.study.weights
     click.echo(
-        f"chosen     {best.words}: each unit's data are used once, with weights {weights.min():.4g} to "
-        f"{weights.max():.4g}, for at most epsilon {at_most(best.study.budgets.epsilon_guaranteed.max())} for ever"
+        f"chosen     {best.words}: each unit is asked {often_asked(unit_sums(best.study).residuals)}, with weights "
+        f"{weights.min():.4g} to {weights.max():.4g}, for at most epsilon "
+        f"{at_most(best.study.budgets.epsilon_guaranteed.max())} for ever"
     )
     click.echo(
         f"student    {compared.student:.3f} expected; one hospital alone {compared.alone:.3f}, pooled without privacy "

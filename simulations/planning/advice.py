@@ -321,7 +321,7 @@ def _records(given: Experiment, inputs: Inputs) -> Affordable | None:
     }
     try:
         chosen = experiment(**said, votes_by="record")
-        of_records = replace(inputs, settings=chosen.changed(parties=inputs.settings.parties))
+        of_records = replace(inputs, settings=chosen.changed(parties=inputs.settings.parties, residuals=False))
         # The noise hardly depends on features, which take a second to choose.
         vars(of_records).update(query_map=ANY_SIGNED)
         made = record_study_of(of_records, experiment_budgets(of_records.settings, inputs.party_names))

@@ -33,7 +33,7 @@ from protocols.release.counts import ANY, EVERYWHERE, Count
 from protocols.study.count_cells import MISSING
 from protocols.study.findings import OneLabel
 from protocols.study.study import Study
-from protocols.study.votes import TeacherVotes, UnitSums
+from protocols.study.votes import TeacherVotes, UnitSums, unit_sums
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import said
 from simulations.datasets.dataset import Dataset
@@ -363,8 +363,10 @@ def _rehearsed(
 ) -> tuple[Candidate, tuple[Float32[ndarray, "pool classes"], ...]]:
     chosen, pool = settings.changed(**given), publics.pool
     queries = query_map(chosen, pool, population=publics.population)
-    made_of = partial(make_record_study, chosen, budgets, queries=queries, population=publics.population)
-    study, alone = made_of(labelled=pool.labelled), made_of(labelled=OneLabel(pool.classes))
+    made_of = partial(make_record_study, queries=queries, population=publics.population, pool=len(pool.public_inputs))
+    study = made_of(chosen, budgets, labelled=pool.labelled)
+    as_often = chosen.changed(residuals=unit_sums(study).residuals)
+    alone = made_of(as_often, budgets, labelled=OneLabel(pool.classes))
     # One finding of several is two classes under more noise, by the root of their number (mathematics.md, section 2.6).
     alone = alone.voting(sigma=alone.gaussian.sigma * pool.labelled.told**0.5)
     # The class stands in the first number, or in each cell.

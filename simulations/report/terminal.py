@@ -29,12 +29,17 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     """Prints a run's budget groups as a table, and its headline figures; out: the report's folder."""
     rows: list[list[object]] = [
         [
-            g["size"], at_most(g["budget"]), g["weight"], at_most(g["epsilon_guaranteed"]), at_most(g["epsilon_spent"]),
+            g["size"],
+            at_most(g["budget"]),
+            g["weight"],
+            at_most(g["epsilon_guaranteed"]),
+            at_most(g["epsilon_spent"]),
             g["share_of_budget_used"],
         ]
         for g in figures["groups"][:40]
     ]
-    mechanism = "one noisy sum" if figures["mechanism"] is None else figures["mechanism"]["name"]
+    votes = figures["record_votes"]
+    mechanism = ("one noisy sum", "two noisy sums")[votes["sums"] - 1] if votes else figures["mechanism"]["name"]
     print_rows(
         f"{_seats(figures)}, {mechanism}, {figures['accounting']}, unit {figures['unit']}, "
         f"view {figures['view']}, {figures['adjacency']}, delta {_deltas(figures)}, "
@@ -45,7 +50,6 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     accuracy: Callable[[str], str] = lambda key: "not measured" if figures[key] is None else _share(figures[key])  # noqa: E731
     decimals = 0 if len(figures["seeds"]) == 1 else 1
     released, asked = (f"{figures[key]:.{decimals}f}" for key in ("answered", "asked"))
-    votes = figures["record_votes"]
     if votes is None:
         click.echo(f"labels released  {released} of {asked} asked: {STOP_MEANINGS[figures['stop']]}")
         click.echo(f"label accuracy   {accuracy('label_accuracy')}")

@@ -175,6 +175,7 @@ def _record_votes(result: RunResult) -> Summary:
         "queries": sums.queries,
         "votes_per_record": sums.votes,
         "graded": sums.signed,
+        "sums": 1 + sums.residuals,
         "protected_units": sums.population,
         "noise_in_votes": sums.sigma,
         "pool_records_labelled": 0 if soft is None else len(soft.probabilities),
@@ -285,14 +286,22 @@ def _groups(result: RunResult) -> list[Summary]:
 
 
 def _sums(result: RunResult) -> bytes:
-    """One row per seed, query and class: the noisy sum of all records' votes, in votes. It is what was released."""
+    """One row per seed, batch, query and class: the noisy sum of what all records say, in votes. It is what was
+    released."""
 
     def columns(seed: SeedResult) -> Summary | None:
-        if (cells := seed.labelling.cells) is None:
+        made = seed.labelling
+        if made.cells is None:
             return None
-        query, label = np.indices(cells.shape)
-        votes = cells.ravel() / result.study.units
-        return {"query": query.ravel().astype(np.int64), "class": label.ravel().astype(np.int32), "votes": votes}
+        second = None if made.again is None else made.again.cells
+        cells = np.stack([made.cells, *([] if second is None else [second])])
+        batch, query, label = (each.ravel() for each in np.indices(cells.shape))
+        return {
+            "batch": batch.astype(np.int32),
+            "query": query.astype(np.int64),
+            "class": label.astype(np.int32),
+            "votes": cells.ravel() / result.study.units,
+        }
 
     return _parquet(result, columns)
 

@@ -1,5 +1,4 @@
-"""A run in plain words and tables: what was done, what is not for release, what an attack found, groups of records.
-"""
+"""A run in plain words and tables: what was done, what is not for release, what an attack found, groups of records."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ from typing import (
 import numpy as np
 
 from protocols.budgets.individualization import WEIGHT_RULES
+from protocols.claims.coverage import often_asked
 from protocols.claims.who_sees import not_protected_from
 from protocols.plural import at_most
 from protocols.study.protection import protection_of
@@ -382,11 +382,12 @@ def _teachers(result: RunResult) -> tuple[str, str]:
 
 
 def _record_votes(result: RunResult) -> tuple[str, str]:
-    votes = unit_sums(result.study).votes
-    if unit_sums(result.study).signed:
+    sums = unit_sums(result.study)
+    votes = sums.votes
+    if sums.signed:
         return "Graded votes", (
             f"no teachers: each private record gives its label to {votes} public features of it, as long together as "
-            "one vote, once in the whole study (noisy sums of features: Vu and Slavkovic 2009)"
+            f"one vote; asked {often_asked(sums.residuals)} (noisy sums of features: Vu and Slavkovic 2009)"
         )
     share = "one vote" if votes == 1 else f"1/√{votes} of a vote in each"
     return "Record votes", (
@@ -416,8 +417,9 @@ _WORDS: dict[type[Votes], _Words] = {
         mechanism=lambda study: (
             f"the sum of all votes for each {'feature' if unit_sums(study).signed else 'query'} and class, with "
             f"Gaussian noise of {study.mechanism.label_sigma:.4g} votes: the least that every budget affords"
+            + ("; and as much of how far labels are from what it says" if unit_sums(study).residuals else "")
         ),
-        end=lambda study: "after its one batch: every record votes once",
+        end=lambda study: f"when every record has been asked {often_asked(unit_sums(study).residuals)}",
         asked=lambda study: "Features" if unit_sums(study).signed else "Queries",
     ),
 }

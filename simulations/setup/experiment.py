@@ -179,9 +179,9 @@ def population_of(unit: str, dataset: Dataset, seats: int) -> int:
 
 
 def make_record_study(
-    settings: Experiment, budgets: Budgets, *, labelled: Labelled, queries: Blocks, population: int
+    settings: Experiment, budgets: Budgets, *, labelled: Labelled, queries: Blocks, population: int, pool: int = 0
 ) -> Study:
-    """The study of an experiment in which records vote. Raises InvalidInput for settings that do not go together."""
+    """The study of an experiment in which records vote. pool: as in its plan. Raises InvalidInput for bad settings."""
     seats = len(budgets.names)
     units = settings.units or (LEVELS[settings.confidentiality].graded_units(population) if queries.signed else None)
     level = simulated_level(settings.confidentiality, units=units, colluders=settings.colluders, seats=seats)
@@ -199,7 +199,8 @@ def make_record_study(
         level=level,
         quorum=settings.quorum or level.usual_quorum(seats),
         evaluation=simulated_judges(settings.evaluate, population, classes=classes, seed=settings.data_seed),
-        residuals=bool(settings.residuals),
+        residuals=settings.residuals,
+        pool=pool,
     )
     return record_study(plan, names=budgets.names, epsilon=budgets.epsilon, delta=budgets.delta)
 

@@ -177,8 +177,8 @@ def record_study_of(inputs: DatasetInputs, budgets: Budgets) -> Study:
     """The study in which the records of these inputs vote. Raises InvalidInput."""
     return make_record_study(
         inputs.settings, budgets, labelled=inputs.dataset.labelled, queries=inputs.query_map,
-        population=inputs.population,
-    )
+        population=inputs.population, pool=len(inputs.dataset.public_inputs),
+    )  # fmt: skip
 
 
 def study_for(settings: Experiment, budgets: Budgets, source: VoteSource) -> Study:
@@ -186,8 +186,9 @@ def study_for(settings: Experiment, budgets: Budgets, source: VoteSource) -> Stu
     stored = source.stored
     if isinstance(stored, RecordCells):
         return make_record_study(
-            settings, budgets, labelled=stored.labelled, queries=stored.map, population=stored.population
-        )
+            settings, budgets, labelled=stored.labelled, queries=stored.map, population=stored.population,
+            pool=0 if source.dataset is None else len(source.dataset.public_inputs),
+        )  # fmt: skip
     asks = stored.asks if isinstance(stored, CastVotes) else ONE_CLASS
     return make_study(
         settings, budgets, classes=stored.classes, queries=stored.queries, asks=asks, findings=source.findings

@@ -82,6 +82,19 @@ def test_with_integer_noise_too_the_live_study_is_the_replay_and_its_scores_are_
     assert all(f"{100 * each:.1f}\xa0%" in page for each in (summary["evaluation"] or {"accuracy": []})["accuracy"])
 
 
+def test_units_are_asked_twice_where_chance_in_the_pool_outweighs_the_noise_unless_it_is_said_otherwise(run, tmp_path):
+    twice = run("--budgets", "8", "--student", "scores", "--no-baselines")
+    assert twice["live_checked"]
+    assert twice["record_votes"]["sums"] == 2
+    sums = pd.read_parquet(tmp_path / "out" / "sums.parquet")
+    assert sums.groupby("batch").size().tolist() == 2 * [2 * twice["record_votes"]["queries"]]
+    assert "asked twice" in (tmp_path / "out" / "report.html").read_text()
+    once = run("--budgets", "8", "--no-residuals", "--student", "none", "--no-baselines", out="once")
+    assert once["record_votes"]["sums"] == 1
+    noise = [each["record_votes"]["noise_in_votes"] for each in (once, twice)]
+    assert noise[1] / noise[0] == pytest.approx(2**0.5, rel=0.01)
+
+
 def test_drop_outs_charge_nobody_who_was_absent(run):
     summary = run("--budgets", "1", "--dropout", "0.4", "--student", "none", "--no-baselines", "--seeds", "1")
     assert summary["live_checked"]

@@ -7,10 +7,27 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from protocols.study.released_noise import few_answers, little_released, noise_in, seldom_answered, thin_queries
-from tests.harness.deployed_records import draft
+from protocols.study.released_noise import (
+    few_answers,
+    little_released,
+    noise_in,
+    noise_of_mean,
+    seldom_answered,
+    thin_queries,
+    usual_residuals,
+)
+from tests.harness.deployed_records import draft, record_study_of
 from tests.harness.levels import two_server
 from tests.harness.studies import make_study
+
+
+def test_units_are_usually_asked_twice_where_the_pool_is_too_small_for_the_noise_of_graded_features_of_one_label():
+    study, _ = record_study_of("graded", epsilon=8.0)
+    most = 1 / (study.votes.queries * study.classes * noise_of_mean(study) ** 2)
+    assert [usual_residuals(study, pool=round(share * most)) for share in (0.9, 1.1)] == [True, False]
+    for other in ({"share": 0.2}, {"findings": ("first", "second")}):
+        assert not usual_residuals(record_study_of("graded", epsilon=8.0, **other)[0], pool=2)
+    assert not usual_residuals(record_study_of("columns", epsilon=8.0)[0], pool=2)
 
 
 def test_a_warning_counts_all_the_noise_in_a_sum():
