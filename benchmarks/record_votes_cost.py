@@ -2,14 +2,15 @@
 
     OMP_NUM_THREADS=1 python benchmarks/record_votes_cost.py [--parties 250] [--records 60000] [--features 784]
         [--queries 1000] [--classes 10] [--nearest 1] [--dropouts 25] [--colluders 13] [--levels clear,two_server]
-        [--mnist DATA]
+        [--mnist DATA [--residuals]]
 
 Everything runs in one process, with a Party and a ledger in memory for each party; records are random and sparse, as
-images are, and vote in cells. With --mnist they are MNIST's training images and vote with graded features, those that a
-run has with a pool of 1,000 test images. Seconds are of the processor and of one core: of all parties together for
-contributions, of the mean party, of the coordinator and of the guardian for the sum. MB are those of the encoded
-messages: what a party sends and receives in all, and what passes between the servers. What is opened is held against
-the plain sum: the largest difference in standard deviations of the noise is printed.
+images are, and vote in cells. With --mnist they are MNIST's training images and vote with graded features, those that
+a run has with a pool of 1,000 test images; with --residuals they are asked twice. Seconds are of the processor and of
+one core: of all parties together for contributions, of the mean party, of the coordinator and of the guardian for the
+sum. MB are those of the encoded messages: what a party sends and receives in all, and what passes between the
+servers. What is opened is held against the plain sum: the largest difference in standard deviations of the noise is
+printed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +40,12 @@ from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_stu
 from protocols.study.released_noise import noise_of_mean
 from protocols.study.study import Study
 from protocols.sums.blocks import Blocks, Nearest
+from protocols.sums.residuals import FirstScores
 from protocols.wire.messages import Reply, Request, encode
 from simulations.datasets import load
 from simulations.datasets.dataset import DatasetRequest
 from simulations.setup.levels import simulated_aggregation, simulated_ballot, simulated_level
-from simulations.stages.record_votes import contributions
+from simulations.stages.record_votes import cells_of_holdings, contributions
 
 UNITS = 64
 SEED = 1
@@ -58,6 +61,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--levels", default="clear,secure_sum,two_server")
     parser.add_argument("--mnist", type=Path)
+    parser.add_argument("--residuals", action="store_true")
     asked = parser.parse_args()
     records, labels, queries = _mnist(asked) if asked.mnist else _random(asked)
     holdings = [(records[each], labels[each], None) for each in np.array_split(np.arange(asked.records), asked.parties)]
@@ -72,7 +76,14 @@ def main() -> None:
         print(f"\n{level}: sigma {study.gaussian.sigma:.4g} votes")
         print(f"  noise and weights               {1e3 * planned:8.1f} ms")
         print(f"  contributions of all parties    {counted:8.2f} s")
-        opened(study, sums)
+        again = None
+        if asked.residuals:
+            drawn = np.random.default_rng(SEED).normal(size=(queries.rows, asked.classes))
+            first, stored = FirstScores.of(drawn), cells_of_holdings(study, queries, holdings)
+            residuals, counted = of_processor(partial(stored.residuals, study, first))
+            print(f"  residuals of all parties        {counted:8.2f} s")
+            again = first.to_bytes(), residuals
+        opened(study, sums, again)
 
 
 def _study(asked: argparse.Namespace, queries: Blocks, level: str) -> Study:
@@ -84,7 +95,7 @@ def _study(asked: argparse.Namespace, queries: Blocks, level: str) -> Study:
     )
     plan = RecordVotesPlan(
         name="benchmark", classes=asked.classes, unit="record", population=asked.records, queries=queries,
-        rule="exhaustive", level=kind, quorum=asked.parties - asked.dropouts,
+        rule="exhaustive", level=kind, quorum=asked.parties - asked.dropouts, residuals=asked.residuals,
     )  # fmt: skip
     study = record_study(
         plan,
@@ -181,15 +192,18 @@ class _Counted:
         self._channel.close()
 
 
-def opened(study: Study, sums: list[Int64[ndarray, "queries classes"]]) -> None:
-    """Runs the one batch and prints its costs."""
+def opened(
+    study: Study, sums: list[Int64[ndarray, "queries classes"]], again: tuple[bytes, list[ndarray]] | None
+) -> None:
+    """Runs the one batch, or both, and prints their costs. again: the scores of the second, and its sums."""
+    model, residuals = (b"", sums) if again is None else again
     meter, ledgers = Meter(), [Ledger(":memory:") for _ in study.roster]
     parties = {
         seat.party: Party(
             seat.party,
             study=study,
             ledger=ledgers[at],
-            voter=lambda batch, at=at: sums[at],
+            voter=lambda batch, at=at: (residuals if batch.model else sums)[at],
             coins_from=None,
             ballot=simulated_ballot(study, at, ledger=ledgers[at], seed=SEED),
         )
@@ -205,6 +219,9 @@ def opened(study: Study, sums: list[Int64[ndarray, "queries classes"]]) -> None:
         )
         pool = np.zeros((study.query_limit, 0), np.float32)
         labelling, used = of_processor(lambda: coordinator.label(pool))
+        if again is not None:
+            _, more = of_processor(lambda: coordinator.ask_again(model))
+            used += more
     number = len(study.roster)
     print(f"  a party                         {1e3 * meter.party / number:8.1f} ms")
     print(f"  the coordinator                 {used - meter.party - meter.guardian:8.2f} s")
