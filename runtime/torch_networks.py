@@ -1,4 +1,4 @@
-"""What the networks of teachers and of students share: parameters by name, batch norm, the last layers, the device.
+"""What networks of teachers and students share: parameters by name, batch norm, last layers, descent, the device.
 
 A network is a function of its parameters, so that they can be stacked or averaged. Batch norm (Ioffe & Szegedy 2015,
 Alg. 1) uses the batch's own statistics while training; a last pass writes those that predictions use into the
@@ -8,13 +8,14 @@ parameters, under the names `<layer>.mean` and `.variance`. Only party/teachers 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from protocols.errors import InvalidInput
 
@@ -101,6 +102,28 @@ def seen_offsets(seen: Int[np.ndarray, " seen"], classes: int) -> Float[Tensor, 
 def learning_rate_factor(step: int, steps: int) -> float:
     """A short warm-up, then a half cosine down to zero (Loshchilov & Hutter 2017, Eq. 5)."""
     return min(1.0, (step + 1) / _WARM_UP_STEPS) * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+class Descent:
+    """AdamW (Loshchilov & Hutter 2019), the same bits as torch.optim.AdamW(fused=True), whose class takes a second to
+    import torch's compiler."""
+
+    def __init__(self, parameters: Iterable[Tensor], *, weight_decay: float) -> None:
+        self._parameters, self._decay = list(parameters), weight_decay
+        self._means, self._squares = ([torch.zeros_like(each) for each in self._parameters] for _ in range(2))
+        self._steps = [torch.zeros((), device=each.device) for each in self._parameters]
+
+    def step(self, loss: Tensor, learning_rate: float) -> None:
+        """Moves the parameters by the gradients of the loss, and forgets these."""
+        loss.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
+        with torch.no_grad():
+            adamw(
+                self._parameters, [each.grad for each in self._parameters if each.grad is not None], self._means,
+                self._squares, [], self._steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=learning_rate,
+                weight_decay=self._decay, eps=1e-8, maximize=False,
+            )  # fmt: skip
+        for each in self._parameters:
+            each.grad = None
 
 
 def torch_device(name: str) -> torch.device:

@@ -8,7 +8,10 @@ interrupted run continues where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -26,12 +29,15 @@ from party.data.records import Records
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.plural import counted
+from protocols.reading import parse_json
 from protocols.study.column_queries import bare_columns
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.votes import plurality
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.groups import groupings
+from simulations.engines.engine import HostSpec, count_workers
+from simulations.engines.in_process import beside
 from simulations.findings import (
     CeilingOfFindings,
     Ceilings,
@@ -45,11 +51,11 @@ from simulations.private import Findings, compute_findings
 from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import Experiment, experiment_budgets, make_study
+from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.stages.cast import teacher_seed
 from simulations.stages.ceiling import Ceiling
 from simulations.stages.evaluation import JudgedStudent, evaluate_student
-from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
+from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs, read_inputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import live_record_votes
@@ -57,6 +63,9 @@ from simulations.stages.replay import check_fit
 from simulations.stages.stored_votes import VoteCounts
 from simulations.stages.students import ReleasedStudent, alone_right, foretold
 from simulations.stages.vote_source import VoteSource, labelled, record_study_of, study_for, train_between, votes_source
+
+# Models of fewer values than this are trained before another process has imported what it needs.
+_MANY_VALUES = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +154,21 @@ def run(
     inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter: Reporter, warned: Sequence[str] = ()
 ) -> RunResult:
     """Runs everything that takes time. Raises ConclaveError; what was finished before stays cached."""
+    with _pooled_beside(inputs, host) as awaited:
+        return _run(inputs, budgets, study, host=host, reporter=reporter, warned=warned, awaited=awaited)
+
+
+def _run(
+    inputs: Inputs,
+    budgets: Budgets,
+    study: Study,
+    *,
+    host: Host,
+    reporter: Reporter,
+    warned: Sequence[str],
+    awaited: Callable[[], object] | None,
+) -> RunResult:
+    """`run`. awaited: see Ceiling."""
     settings = inputs.settings
     source = votes_source(inputs, host=host, reporter=reporter)
     with reporter.stage(f"labels, {counted(len(settings.seeds), 'seed')}") as stage:
@@ -163,7 +187,7 @@ def run(
     if settings.student == AUTO and released:
         # Baselines are of the kind that the first seed's labels chose, so that they differ in the labels alone.
         settings = settings.changed(student=released[0].kind)
-    pooled = _pooled(settings, inputs, host)
+    pooled = _pooled(settings, inputs, host, awaited)
     shards = inputs.shards if isinstance(inputs, DatasetInputs) else []
     baselines = _baselines(settings, budgets, source, pooled, shards, host=host, reporter=reporter)
     groups = _by_group(settings, source, released, pooled)
@@ -331,7 +355,9 @@ def _teacher_accuracy(source: VoteSource) -> tuple[Float64[ndarray, "parties tea
     return np.array([(votes == truth).mean(axis=1) for votes in stored.votes]), plural
 
 
-def _pooled(settings: Experiment, inputs: Inputs, host: Host) -> Ceilings | None:
+def _pooled(
+    settings: Experiment, inputs: Inputs, host: Host, awaited: Callable[[], object] | None = None
+) -> Ceilings | None:
     """The untrained models of all data without privacy; None if no student or no baseline was requested."""
     if not settings.baselines or settings.student in (None, "none") or isinstance(inputs, VoteInputs):
         return None
@@ -339,11 +365,48 @@ def _pooled(settings: Experiment, inputs: Inputs, host: Host) -> Ceilings | None
     each = tuple(
         Ceiling(
             task, partial(_rows_of_task, inputs, at), inputs.rows_named, str(settings.student), settings.data_seed,
-            host.cache_dir,
+            host.cache_dir, awaited,
         )
         for at, task in enumerate(pixels.tasks)
     )  # fmt: skip
     return CeilingOfFindings(each) if pixels.findings else each[0]
+
+
+@contextmanager
+def _pooled_beside(inputs: Inputs, host: Host) -> Iterator[Callable[[], object] | None]:
+    """While this is open, a process of its own trains the network of all data, if these are large and there are several
+    cores; the function waits for it. None: nobody does."""
+    settings = inputs.settings
+    pooled = None if settings.student == AUTO else _pooled(settings, inputs, host)
+    large = isinstance(pooled, Ceiling) and pooled.pixels.private_inputs.size >= _MANY_VALUES and pooled.needs_network
+    if not large or count_workers(host.workers, 2) < 2:
+        yield None
+        return
+    chosen = json.dumps(settings.chosen).encode()
+    with beside(HostSpec("simulations.pipeline:open_pooled", host.folders), chosen) as awaited:
+        yield awaited
+
+
+class PooledHost:
+    """Trains the network of all data of a run, and leaves what it says in the cache."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """Each request is the settings of a run, as JSON."""
+        for name, request in requests.items():
+            settings = experiment(**parse_json(request, where="the settings of a run"))
+            inputs = read_inputs(settings, host=self._host, reporter=Reporter(quiet=True, stream=io.StringIO()))
+            pooled = _pooled(settings, inputs, self._host)
+            if isinstance(pooled, Ceiling):
+                _ = pooled.network_said
+            yield name, b""
+
+
+def open_pooled(**folders: str) -> PooledHost:
+    """The host of a worker."""
+    return PooledHost(Host.in_worker(**folders))
 
 
 def _rows_of_task(inputs: DatasetInputs, at: int) -> Dataset:

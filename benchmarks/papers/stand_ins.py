@@ -134,7 +134,7 @@ def mnist(host: Host) -> Pool:
 
     data = datasets.load("mnist", DatasetRequest(seed=_ENSEMBLE_SEED, data_dir=host.data_dir))
     features = features_for(data.public_inputs, "auto", seed=_ENSEMBLE_SEED)
-    seen = encoded_dataset(data, features, cache_dir=host.cache_dir)
+    seen = encoded_dataset(data, lambda: features, named=features.digest, cache_dir=host.cache_dir)
     return Pool(
         data.name, data.classes, seen.private_inputs, data.private_labels, seen.public_inputs, data.public_inputs,
         data.public_labels, data.test_inputs, data.test_labels,

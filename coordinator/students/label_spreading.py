@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
+from scipy.sparse import csr_array
 from sklearn.neighbors import NearestNeighbors
 
 from coordinator.queries.features import features_for, principal
@@ -62,6 +64,26 @@ class _Compared:
 
 
 @dataclass(frozen=True, eq=False)
+class _Graph:
+    """A pool as rows of features; `nearest` finds a row's neighbours, `smooth` is their graph; None of one row."""
+
+    features: _Compared
+    rows: Float32[ndarray, "inputs features"]
+    nearest: Any  # scikit-learn has no types
+    smooth: csr_array | None
+
+    @classmethod
+    def of(cls, pool: Float32[ndarray, "inputs ..."]) -> _Graph:
+        features = _Compared.of(pool)
+        rows = features(pool)
+        nearest = NearestNeighbors(n_jobs=1).fit(rows)
+        return cls(features, rows, nearest, adjacency(nearest, records=len(rows)) if len(rows) > 1 else None)
+
+
+_KEPT: dict[bytes, _Graph] = {}
+
+
+@dataclass(frozen=True, eq=False)
 class SpreadStudent(Student):
     """found: the probabilities of each class for each input of the pool, in the order of `nearest`; certainty: to what
     power what the nearest say is raised (`_certainty`)."""
@@ -94,23 +116,39 @@ class SpreadKind(StudentKind):
     def learn(self, released: Released) -> Student:
         """Spreads the targets over all inputs. The seed changes nothing."""
         inputs, targets, classes = released.inputs, released.targets, released.classes
-        everything = np.concatenate([inputs, released.unlabelled])
-        features = _Compared.of(everything)
-        rows = features(everything)
-        given = np.zeros((len(rows), classes))
-        given[: len(inputs)] = normalised(targets)
-        nearest = NearestNeighbors(n_jobs=1).fit(rows)
-        smooth = adjacency(nearest, records=len(rows)) if len(rows) > 1 else None
+        graph, places = _graph_of(np.concatenate([inputs, released.unlabelled]))
+        answered = places[: len(inputs)]
+        given = np.zeros((len(places), classes))
+        given[answered] = normalised(targets)
         seen = np.isin(np.arange(classes), seen_classes(targets))
 
         def probabilities(known: Float64[ndarray, "inputs classes"]) -> Float64[ndarray, "inputs classes"]:
-            found = known if smooth is None else spread(smooth, known, rounds=_MOST_ROUNDS, precision=_PRECISION)
+            found = known
+            if graph.smooth is not None:
+                found = spread(graph.smooth, known, rounds=_MOST_ROUNDS, precision=_PRECISION)
             total = found.sum(axis=1, keepdims=True)
             # What no label reaches may be any class that there is.
             return np.where(total > 0, found / np.where(total > 0, total, 1), seen / seen.sum())
 
-        certainty = _certainty(probabilities, nearest, rows, given, answered=len(inputs))
-        return SpreadStudent(features, nearest, probabilities(given), inputs.shape[1:], certainty)
+        certainty = _certainty(probabilities, graph, given, answered)
+        return SpreadStudent(graph.features, graph.nearest, probabilities(given), inputs.shape[1:], certainty)
+
+
+def _graph_of(pool: Float32[ndarray, "inputs ..."]) -> tuple[_Graph, Int64[ndarray, " inputs"]]:
+    """The graph of the pool, and the place there of each input.
+
+    Its order is that of the inputs' hashes, so that students of other labels of the same pool share one graph; the last
+    one is kept.
+    """
+    hashes = [sha256(each.tobytes()).digest() for each in pool]
+    order = sorted(range(len(pool)), key=hashes.__getitem__)
+    places = np.empty(len(pool), np.int64)
+    places[order] = np.arange(len(pool))
+    name = sha256(b"".join(hashes[each] for each in order)).digest()
+    if name not in _KEPT:
+        _KEPT.clear()
+        _KEPT[name] = _Graph.of(pool[order])
+    return _KEPT[name], places
 
 
 def _raised(chances: Float64[ndarray, "inputs classes"], power: float) -> Float64[ndarray, "inputs classes"]:
@@ -121,11 +159,9 @@ def _raised(chances: Float64[ndarray, "inputs classes"], power: float) -> Float6
 
 def _certainty(
     probabilities: Callable[[Float64[ndarray, "inputs classes"]], Float64[ndarray, "inputs classes"]],
-    nearest: Any,  # scikit-learn has no types
-    rows: Float32[ndarray, "inputs features"],
+    graph: _Graph,
     given: Float64[ndarray, "inputs classes"],
-    *,
-    answered: int,
+    answered: Int64[ndarray, " answered"],
 ) -> float:
     """The power to which what is said of an input is raised; 1 for fewer than _FEWEST labels.
 
@@ -134,16 +170,17 @@ def _certainty(
     where a share of them, fitted beside it, is another class at random: released labels are noisy. Soft labels say
     themselves how sure they are.
     """
-    if answered < _FEWEST:
+    if len(answered) < _FEWEST:
         return 1.0
-    places = nearest.kneighbors(rows[:answered], min(NEIGHBOURS, len(rows)), return_distance=False)
-    held = np.empty((answered, given.shape[1]))
+    rows = graph.rows
+    places = graph.nearest.kneighbors(rows[answered], min(NEIGHBOURS, len(rows)), return_distance=False)
+    held = np.empty((len(answered), given.shape[1]))
     for fold in range(_FOLDS):
-        out = np.arange(answered) % _FOLDS == fold
+        out = np.arange(len(answered)) % _FOLDS == fold
         rest = given.copy()
-        rest[:answered][out] = 0
+        rest[answered[out]] = 0
         held[out] = probabilities(rest)[places[out]].mean(axis=1)
-    own = given[:answered]
+    own = given[answered]
     losses = {
         (power, wrong): -float((own * np.log((1 - wrong) * raised + wrong / given.shape[1])).sum())
         for power, raised in [(each, _raised(held, each)) for each in _POWERS.tolist()]

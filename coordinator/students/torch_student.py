@@ -31,6 +31,7 @@ from coordinator.students.student import (
 )
 from protocols.errors import InvalidInput
 from runtime.torch_networks import (
+    Descent,
     Parameters,
     Shapes,
     Statistics,
@@ -286,18 +287,14 @@ def train(
     offsets = seen_offsets(seen, classes).to(device)
     # Copies: torch can only share the memory of a writable array, and a memory-mapped file is read-only.
     known, weighted = (torch.tensor(array, device=device) for array in (inputs, normalised(targets)))
-    optimizer = torch.optim.AdamW(parameters.values(), weight_decay=WEIGHT_DECAY, fused=True)
+    descent = Descent(parameters.values(), weight_decay=WEIGHT_DECAY)
     steps = schedule.steps(len(inputs)) if len(seen) > 1 else 0  # with one class there is nothing to learn
     picks = Picks(len(inputs), schedule.batch, generator)
     for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = LEARNING_RATE * learning_rate_factor(step, steps)
         rows = picks.next()
         batch, goals = change(known[rows], generator), weighted[rows]
-        optimizer.zero_grad()
         value = cross_entropy(network.logits(parameters, batch, None) + offsets, goals)
-        value.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
-        optimizer.step()
+        descent.step(value, LEARNING_RATE * learning_rate_factor(step, steps))
         averaged(average, parameters, step)
     return finished(network, average, known, offsets, inputs.shape[1:])
 

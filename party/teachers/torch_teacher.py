@@ -38,6 +38,7 @@ from protocols.reading import open_file, parse_json
 from runtime.files import write_atomically
 from runtime.torch_networks import (
     VARIANCE_FLOOR,
+    Descent,
     Parameters,
     Shapes,
     Statistics,
@@ -297,17 +298,13 @@ def _train(
         drawn = [draw_motions(generator, steps * _BATCH) for generator in generators]
         motions = _stack(drawn, device).view(len(shards), steps, _BATCH, -1)
     teachers = torch.arange(len(shards), device=device)[:, None]
-    optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
+    descent = Descent(parameters.values(), weight_decay=_WEIGHT_DECAY)
     for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = network.learning_rate * learning_rate_factor(step, steps)
         batch = inputs[teachers, order[:, step]]
         if motions is not None:
             batch = _move(batch.flatten(0, 1), motions[:, step].flatten(0, 1)).reshape(batch.shape)
-        optimizer.zero_grad()
         loss = _loss(network, parameters, batch, labels[teachers, order[:, step]], offsets)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
-        optimizer.step()
+        descent.step(loss, network.learning_rate * learning_rate_factor(step, steps))
     rows = slice(None, None, math.ceil(records / _STATISTICS_ROWS))
     return [
         _with_final_statistics(

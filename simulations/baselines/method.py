@@ -42,7 +42,7 @@ def encoded(inputs: DatasetInputs, features: str) -> DatasetInputs:
             raise InvalidInput(f"features is {features!r}, and {dataset.name} is a table; allowed: auto, as it is")
         return inputs
     found = features_for(dataset.public_inputs, features, columns=dataset.columns, seed=inputs.settings.data_seed)
-    made = of_features(dataset, found, cache_dir=inputs.cache_dir)
+    made = of_features(dataset, lambda: found, named=found.digest, cache_dir=inputs.cache_dir)
     pool = made.public_inputs.astype(np.float64)
     centre = pool.mean(axis=0)
     scale = float(np.sqrt(((pool - centre) ** 2).mean())) or 1.0

@@ -23,7 +23,8 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, TypeVar
@@ -91,6 +92,19 @@ class _Worker:
         return EngineFailed(f"{self.title} (process {self.process.pid}) died with exit code {code}: {how}")
 
 
+@contextmanager
+def beside(host: HostSpec, request: bytes) -> Iterator[Callable[[], Mapping[str, bytes | None]]]:
+    """A worker of its own that answers one request while the body goes on; the function waits until it has.
+
+    Its errors are raised there, as Engine.run says of an exchange. The worker is stopped when the body ends.
+    """
+    worker = _start_worker("the worker beside the others", host)
+    try:
+        yield _WorkerExchange([worker], [""]).begin({"": request})
+    finally:
+        _stop_workers([worker], graceful=False)
+
+
 def _start_worker(title: str, host: HostSpec) -> _Worker:
     connection, far_end = Pipe()
     with far_end:
@@ -132,6 +146,12 @@ class _WorkerExchange:
         self._number = 0
 
     def __call__(self, requests: Mapping[str, bytes], on_reply: OnReply | None = None) -> dict[str, bytes | None]:
+        return self.begin(requests, on_reply)()
+
+    def begin(
+        self, requests: Mapping[str, bytes], on_reply: OnReply | None = None
+    ) -> Callable[[], dict[str, bytes | None]]:
+        """Sends the requests; the function that it returns waits for the replies."""
         check_asked(requests, self._home)
         self._number += 1
         replies = Replies(requests, on_reply)
@@ -149,12 +169,16 @@ class _WorkerExchange:
                     connection.send_bytes(requests[party])
             except ConnectionError:
                 continue  # the worker is gone; its last message, or how it died, is read below
-        while busy:
-            ready = wait(list(busy))
-            for connection in [connection for connection in busy if connection in ready]:
-                if self._receive(busy[connection], replies):
-                    del busy[connection]
-        return replies.complete()
+
+        def received() -> dict[str, bytes | None]:
+            while busy:
+                ready = wait(list(busy))
+                for connection in [connection for connection in busy if connection in ready]:
+                    if self._receive(busy[connection], replies):
+                        del busy[connection]
+            return replies.complete()
+
+        return received
 
     def _receive(self, worker: _Worker, replies: Replies) -> bool:
         """Takes one frame from a worker; true if it was the worker's last one for this exchange."""

@@ -5,9 +5,10 @@ With it what teachers and students learn from, records or features of them, and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -71,21 +72,24 @@ def in_order_of_asking(settings: Experiment, dataset: Dataset) -> Dataset:
     return replace(dataset, public_inputs=dataset.public_inputs[order], public_labels=dataset.public_labels[order])
 
 
-def encoded_dataset(dataset: Dataset, features: FeatureMap, *, cache_dir: Path | None) -> Dataset:
-    """The same records as rows of features. cache_dir: where they are kept; None: nowhere.
+def encoded_dataset(
+    dataset: Dataset, features: Callable[[], FeatureMap], *, named: str, cache_dir: Path | None
+) -> Dataset:
+    """The same records as rows of features. named: what the map is made of and by; cache_dir: where they are kept;
+    None: nowhere.
 
     Raises InvalidInput for records that the map cannot take.
     """
 
-    def of(records: Float32[ndarray, "records ..."]) -> Float32[ndarray, "records features"]:
+    def of(records: Float32[ndarray, "records ..."], digest: str) -> Float32[ndarray, "records features"]:
         if cache_dir is None:
-            return features(records)
-        key = content_digest(records, text=f"features {features.digest} {source_digest('protocols.features')}")
+            return features()(records)
+        key = content_digest(text=f"features {named} {digest} {source_digest('protocols.features')}")
         path = cache_dir / "features" / f"{key}.npy"
         known = cached_array(path)
-        if known is not None and known.shape == (len(records), features.width) and known.dtype == np.float32:
+        if known is not None and known.ndim == 2 and len(known) == len(records) and known.dtype == np.float32:
             return known
-        made = features(records)
+        made = features()(records)
         write_atomically(path, array_bytes(made))
         return made
 
@@ -93,9 +97,9 @@ def encoded_dataset(dataset: Dataset, features: FeatureMap, *, cache_dir: Path |
         dataset,
         kind="table",
         columns=(),
-        private_inputs=of(dataset.private_inputs),
-        public_inputs=of(dataset.public_inputs),
-        test_inputs=of(dataset.test_inputs),
+        private_inputs=of(dataset.private_inputs, f"private {dataset.private_digest}"),
+        public_inputs=of(dataset.public_inputs, f"public {dataset.public_digest}"),
+        test_inputs=of(dataset.test_inputs, f"test {dataset.test_digest}"),
     )
 
 
@@ -131,6 +135,19 @@ class Host:
     engine: str
     workers: int | None
     named: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def folders(self) -> dict[str, str | int | float | bool]:
+        """What `in_worker` makes it of again."""
+        data_dir = "" if self.data_dir is None else str(self.data_dir.absolute())
+        return {"here": str(Path.cwd()), "cache_dir": str(self.cache_dir.absolute()), "data_dir": data_dir}
+
+    @classmethod
+    def in_worker(cls, *, here: str, cache_dir: str, data_dir: str) -> Host:
+        """The same in a worker, which works in the caller's folder `here`: settings may name files from there."""
+        os.chdir(here)
+        data = Path(data_dir) if data_dir else None
+        return cls(data_dir=data, cache_dir=Path(cache_dir), engine="in_process", workers=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,8 +234,8 @@ class DatasetInputs:
             return self.studied
         if self.features is not None:
             return self._encoded
-        found = features_for(self.dataset.public_inputs, "auto", seed=self.settings.data_seed)
-        return encoded_dataset(self.dataset, found, cache_dir=self.cache_dir)
+        made = cache(partial(features_for, self.dataset.public_inputs, "auto", seed=self.settings.data_seed))
+        return encoded_dataset(self.dataset, made, named=self.rows_named, cache_dir=self.cache_dir)
 
     @property
     def rows_named(self) -> str:
@@ -229,8 +246,9 @@ class DatasetInputs:
 
     @cached_property
     def _encoded(self) -> Dataset:
-        assert self.features is not None  # the settings are checked
-        return encoded_dataset(self.dataset, self.features, cache_dir=self.cache_dir)
+        features = self.features
+        assert features is not None  # the settings are checked
+        return encoded_dataset(self.dataset, lambda: features, named=features.digest, cache_dir=self.cache_dir)
 
     @property
     def fingerprint(self) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -343,9 +342,6 @@ def _named(row: Row, cell: Cell, varied: tuple[str, ...]) -> Row:
     return {"setting": cell.number, **values, "data_seed": cell.settings.data_seed, **row}
 
 
-_ENGINE_OF_WORKERS = "in_process"
-
-
 def run_apart(cells: Sequence[Cell], *, host: Host, reporter: Reporter, kept: Path) -> None:
     """Runs the cells that `kept` does not hold in the workers of the host's engine, and keeps their rows there.
 
@@ -356,12 +352,6 @@ def run_apart(cells: Sequence[Cell], *, host: Host, reporter: Reporter, kept: Pa
     if not wanted:
         return
     _cast(wanted.values(), host=host, reporter=reporter)
-    folders = {
-        "kept": str(kept.absolute()),
-        "here": str(Path.cwd()),
-        "cache_dir": str(host.cache_dir.absolute()),
-        "data_dir": "" if host.data_dir is None else str(host.data_dir.absolute()),
-    }
     requests = {
         # What was not given stays so: it may follow from the data.
         key: json.dumps(cell.settings.chosen).encode()
@@ -373,7 +363,7 @@ def run_apart(cells: Sequence[Cell], *, host: Host, reporter: Reporter, kept: Pa
             if None in exchange(requests, stage.update).values():
                 raise EngineFailed("a worker left out a run of the sweep")
 
-        spec = HostSpec("simulations.sweep.cells:open_host", {**folders})
+        spec = HostSpec("simulations.sweep.cells:open_host", {"kept": str(kept.absolute()), **host.folders})
         open_engine(host.engine, workers=host.workers).run(spec, list(requests), body)
 
 
@@ -399,10 +389,6 @@ class SweepHost:
             yield key, b""
 
 
-def open_host(*, kept: str, here: str, cache_dir: str, data_dir: str) -> SweepHost:
-    """The host of a worker, which works in the caller's folder `here`: settings may name files from there."""
-    os.chdir(here)
-    host = Host(
-        data_dir=Path(data_dir) if data_dir else None, cache_dir=Path(cache_dir), engine=_ENGINE_OF_WORKERS, workers=1
-    )
-    return SweepHost(kept=Path(kept), host=host)
+def open_host(*, kept: str, **folders: str) -> SweepHost:
+    """The host of a worker."""
+    return SweepHost(kept=Path(kept), host=Host.in_worker(**folders))

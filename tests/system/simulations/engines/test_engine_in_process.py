@@ -1,3 +1,4 @@
+import os
 import sys
 import threading
 from pathlib import Path
@@ -6,7 +7,7 @@ import pytest
 
 from protocols.errors import EngineFailed
 from simulations.engines.engine import Exchange, HostSpec
-from simulations.engines.in_process import InProcessEngine
+from simulations.engines.in_process import InProcessEngine, beside
 from tests.harness.refusals import refuses
 
 HOST = """
@@ -79,6 +80,18 @@ def test_one_worker_that_dies_does_not_wait_for_the_others(folder: Path) -> None
     spec = HostSpec("counting_host:open_host", {"folder": str(folder)})
     with refuses(EngineFailed, 1, 2):
         InProcessEngine(workers=2).run(spec, ["a", "b"], lambda exchange: exchange({"a": b"exit", "b": b"wait"}))
+
+
+def test_a_worker_beside_answers_while_the_caller_goes_on_and_is_gone_afterwards(folder: Path) -> None:
+    spec = HostSpec("counting_host:open_host", {"folder": str(folder)})
+    with beside(spec, b"x") as wait:
+        (reply,) = wait().values()
+        assert wait() == {"": reply}
+    process = int((reply or b"").split()[0])
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    with refuses(EngineFailed, 7), beside(spec, b"exit") as wait:
+        wait()
 
 
 def test_a_factory_that_fails_is_told_with_its_traceback(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

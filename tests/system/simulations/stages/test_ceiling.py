@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.students import student_kind, torch_student
 from coordinator.students.student import one_hot
+from simulations import pipeline
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment
 from simulations.stages.ceiling import Ceiling
@@ -46,6 +47,20 @@ def test_test_records_choose_no_model_and_what_is_cached_is_the_same(inputs_of, 
     for cache in (tmp_path, tmp_path / "empty"):
         again = Ceiling(other, lambda: other, "hog", "usual", 0, cache).test_probabilities
         np.testing.assert_array_equal(again, found)
+
+
+def test_another_process_trains_the_network_of_many_records_and_it_is_the_same(inputs_of, tmp_path, monkeypatch):
+    inputs, cache = inputs_of("digits", student="label_spreading"), tmp_path / "beside"
+    host = dataclasses.replace(inputs.host, cache_dir=cache, workers=2)
+    monkeypatch.setattr(pipeline, "_MANY_VALUES", 1)
+    with pipeline._pooled_beside(inputs, host) as awaited, monkeypatch.context() as patch:
+        assert awaited is not None
+        awaited()
+        patch.setattr(Ceiling, "_fit", None)
+        found = pipeline._pooled(inputs.settings, inputs, host).network_said
+    np.testing.assert_allclose(pipeline._pooled(inputs.settings, inputs, inputs.host).network_said, found, atol=1e-4)
+    with pipeline._pooled_beside(inputs, host) as awaited:
+        assert awaited is None
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
