@@ -17,12 +17,13 @@ from protocols.wire.guardian import CARRIED_BYTES, CONVERSE_METHOD, Carried, Gua
 # port: what is left are its ledgers, logs and threads.
 _FILES, _OF_A_PORT = 65_536, 4
 
-# Both ends notice within half a minute that a line went dead.
+# Both ends notice within half a minute that a line went dead: nothing that was sent is acknowledged (TCP_USER_TIMEOUT).
 KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # gRPC's own limit for an unanswered ping is a minute, and takes precedence over the option above.
-    ("grpc.http2.ping_timeout_ms", 10_000),
+    # On a slow line the answer to a ping waits behind what is being sent, at 64 kbit/s for more than 10 s: with that
+    # limit the same request was sent again and again. So long a program that hangs is taken for a living one.
+    ("grpc.http2.ping_timeout_ms", 120_000),
 )
 # Of a server whose clients have KEEPALIVE: it answers their pings as often as they come.
 ANSWER_PINGS: Final = (

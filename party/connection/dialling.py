@@ -36,11 +36,11 @@ from protocols.wire.frames import (
     sign_frame,
 )
 from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
-from runtime.guardian_carrier import dial
+from runtime.guardian_carrier import KEEPALIVE, dial
 
 _SOFTWARE = "conclave-party doctor"
 _OPTIONS = [*dial(COORDINATOR_HOST), ("grpc.max_receive_message_length", 2**20)]
-_RELAY_OPTIONS = [*dial(COORDINATOR_HOST), ("grpc.max_receive_message_length", 2 * PIECE_BYTES)]
+_RELAY_OPTIONS = [*dial(COORDINATOR_HOST), *KEEPALIVE, ("grpc.max_receive_message_length", 2 * PIECE_BYTES)]
 
 
 def enrol(message: Enrol, *, address: str, authority: x509.Certificate, timeout_s: float) -> Enrolled:
