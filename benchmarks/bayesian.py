@@ -171,7 +171,7 @@ def _curve(samples: Samples, powers: Float64[ndarray, " powers"], total: int, co
     """`bayesian_cost` for samples that are not wrapped in a Private."""
     pairs = len(samples)
     if samples.shape[1] != len(powers):
-        raise InvalidInput(f"samples of shape {samples.shape} for {len(powers)} powers; allowed: one column a power")
+        raise InvalidInput(f"samples of shape {samples.shape} for {len(powers)} powers; allowed: one column per power")
     if pairs < 2:
         raise InvalidInput(f"{pairs} sampled pairs; allowed: 2 or more, so that they have a spread")
     if not (np.isfinite(samples).all() and (samples >= 0).all()):

@@ -35,7 +35,7 @@ def drawing(source: RandomSource, sigma: Fraction, size: int) -> float:
 
 
 def main() -> None:
-    """One row a sigma: seconds from the operating system's bytes and from an expanded seed."""
+    """One row per sigma: seconds from the operating system's bytes and from an expanded seed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1_000_000)
     draws = parser.parse_args().draws

@@ -1,6 +1,6 @@
 """Processor time of --help of every command, in seconds: the minimum over some runs, each in its own process.
 
-python benchmarks/help_times.py [--runs 3]     prints one line a program: the slowest command and its time
+python benchmarks/help_times.py [--runs 3]     prints one line per program: the slowest command and its time
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ party, on average, for the least and for the most; "noise" the drawing of its sh
 charge and ledger, which every level has. The first batch is apart: in it the key of each pair is agreed on, once a
 process. "X25519" is the mean of one agreement in microseconds, timed between requests; a party makes two a neighbour,
 and a machine that does other things takes longer for all of it. Each opened sum must be the plain sum of what its
-survivors masked. Half a minute a case.
+survivors masked. Half a minute per case.
 """
 
 from __future__ import annotations

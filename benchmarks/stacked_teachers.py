@@ -25,7 +25,7 @@ _CLASSES = 10
 
 
 def seconds(kind: TorchKind, shards: list[Shard], *, stacked: bool) -> float:
-    """Wall time of training one teacher a shard."""
+    """Wall time of training one teacher per shard."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     kind.fit_with(shards, classes=_CLASSES, seeds=list(range(len(shards))), stacked=stacked)

@@ -1,4 +1,4 @@
-"""Tables as texts: CSV (RFC 4180, with a header; one that ends in .gz is unpacked), and JSON lines, an object a line.
+"""Tables as texts: CSV (RFC 4180, with a header; one that ends in .gz is unpacked), and JSON lines, an object per line.
 
 Pools of public queries are read alike by operator and hospitals, from tables or arrays. No pickle is read.
 """
@@ -163,7 +163,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
             row += 1
             found = parse_json(line, where=f"{path}: row {row}")
             if not isinstance(found, dict):
-                raise DataCorrupt(f"{path}: row {row} is no object; allowed: one object a line")
+                raise DataCorrupt(f"{path}: row {row} is no object; allowed: one object per line")
             yield found
 
 

@@ -78,8 +78,8 @@ _SETTINGS = [
     _flag("--mislabelled", "Glyphs: share of private labels that are wrong [0].", type=float),
     _flag("--queries", "Size of the public pool [the data set's own].", type=int),
     _flag("--questions", f"Which of the pool teachers are asked about first: {QUESTIONS_HELP} [given]."),
-    _flag("--findings-by", "Records with several findings: a question a finding (binary), a class a set of those that "
-          "occur in the pool (powerset), or one vote on all of them, clipped (tau) [none].",
+    _flag("--findings-by", "Records with several findings: a question for each finding (binary), a class for each set "
+          "of those that occur in the pool (powerset), or one vote on all of them, clipped (tau) [none].",
           type=click.Choice(list(WAYS))),
     _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once, with public features "
           "of it; usual: records where teachers' labels would be few or wrong, by public figures [teacher].",

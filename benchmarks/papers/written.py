@@ -1,6 +1,6 @@
 """The files of reproduced papers: tidy cells, a page, and Markdown of the cells that were compared.
 
-In Markdown a table of many cells has one row a figure, with the ends of its ranges; every cell is in cells.csv.
+In Markdown a table of many cells has one row per figure, with the ends of its ranges; every cell is in cells.csv.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from runtime.files import write_atomically
 from runtime.page import Tone, document, facts, lines, table, text, verdict
 from simulations.results.files import environment
 
-_MANY: Final = 10  # compared cells from which on a table has one row a figure
+_MANY: Final = 10  # compared cells from which on a table has one row per figure
 _COLUMNS: Final = ("figure", "printed", "ours", "near")
 
 

@@ -25,7 +25,7 @@ P = 2**31 - 1
 
 
 def scores(layers: list[dict], inputs, parameters):
-    """The model's scores, one row a query."""
+    """The model's scores, one row per query."""
     values, left = inputs, list(parameters)
     for layer in layers:
         if layer["kind"] == "dense":

@@ -394,6 +394,4 @@ def study_template(votes_by: str, findings: Sequence[str] = ()) -> str:
     from runtime.templates import templates  # slow to import
 
     pages = templates("coordinator.labelling", autoescape=False)
-    return pages.get_template("study.toml.j2").render(
-        votes_by=votes_by, findings=list(findings), rows=len(findings) or 1
-    )
+    return pages.get_template(f"{votes_by}.toml.j2").render(findings=list(findings), rows=len(findings) or 1)

@@ -93,7 +93,7 @@ def predict_onnx(
         raise InvalidInput(f"{path.name} takes inputs of shape {input_shape}; allowed: {inputs.shape[1:]}")
     found = model.first_output(inputs.reshape(len(inputs), *input_shape))
     if found.shape != (len(inputs), *told) or found.dtype.kind not in "iu":
-        raise InvalidInput(f"{path.name} gives {found.dtype} of shape {found.shape}; allowed: one class a query")
+        raise InvalidInput(f"{path.name} gives {found.dtype} of shape {found.shape}; allowed: one class per query")
     return found.astype(np.int64)
 
 

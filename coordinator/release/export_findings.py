@@ -1,7 +1,7 @@
 """A student of several findings as one ONNX file: the graphs of its students beside each other, on the same inputs.
 
-It gives `label` (int64, 1 where a finding is named, a column a finding), `probabilities` of each, and its metadata hold
-the findings' names, in order, as JSON under `findings`.
+It gives `label` (int64, 1 where a finding is named, a column per finding), `probabilities` of each, and its metadata
+hold the findings' names, in order, as JSON under `findings`.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def predict(
 ) -> None:
     """Verify a RELEASE, apply its student to records of your own, and score it where labels are there.
 
-    The records are read as the release's study says, with this hospital's mapping file. OUT has a line a record: its
+    The records are read as the release's study says, with this hospital's mapping file. OUT has a line per record: its
     row, the column of --id, the predicted class and the probability that it is right, calibrated by the hospitals'
     judges (empty where nobody judged the student), the columns whose number lies outside what the student learned from,
     and nothing for a record that the mapping leaves out. Of several findings: of each whether the student names it, and

@@ -1,6 +1,6 @@
 """A cohort, a label and features, made of persons and events as a features file says; and FHIR exports as their source.
 
-One record a person: its index day is that of the first event of the cohort; all else is looked for in days around it.
+One record per person: its index day is that of the first event of the cohort; all else is looked for in days around it.
 The features file holds codes only, and the operator can hand it round: hospitals with OMOP databases and with FHIR
 exports have the same features.
 """
@@ -225,7 +225,7 @@ class CohortSource(TableSource):
         return {name: self._table.columns[name] for name in wanted_columns(self.features, names or header, header)}
 
     def records(self, settings: DataSettings, terms: Terms) -> Records:
-        """One record a person of the source, used if the person is in the cohort."""
+        """One record per person of the source, used if the person is in the cohort."""
         if settings.group:
             raise DataCorrupt(f"{self.shown}: data.group is {settings.group!r}; allowed: none with a cohort")
         found, table = super().records(settings, terms), self._table
@@ -323,7 +323,7 @@ class FhirExport(CohortSource):
                         if line.strip():
                             value = parse_json(line, where=where)
                             if not isinstance(value, dict) or value.get("resourceType") != resource:
-                                raise DataCorrupt(f"{where} is no {resource}; allowed: one resource a line")
+                                raise DataCorrupt(f"{where} is no {resource}; allowed: one resource per line")
                             yield where, value
             except (OSError, EOFError, zlib.error, UnicodeError) as error:
                 why = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)[:200]

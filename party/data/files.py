@@ -38,7 +38,7 @@ class CsvFile(FileSource, TableSource):
 
 @dataclass(frozen=True)
 class JsonLines(FileSource, TableSource):
-    """path: a .jsonl or .ndjson file in UTF-8, an object a line. A null counts as missing."""
+    """path: a .jsonl or .ndjson file in UTF-8, an object per line. A null counts as missing."""
 
     def header(self, form: Form) -> list[str]:
         return jsonl_header(self.path)

@@ -59,7 +59,7 @@ class Source(ABC):
         """The records. Raises DataUnavailable, DataCorrupt naming place, column, row, value and what is allowed."""
 
     def columns(self, names: Sequence[str] | None, form: Form) -> Columns:
-        """The named columns as texts, or all of them: one text a row. Raises as records; DataCorrupt for no table."""
+        """The named columns as texts, or all of them: one text per row. Raises as records; DataCorrupt for no table."""
         raise DataCorrupt(f"{self.shown} is no table; allowed: a study of arrays or images")
 
     def header(self, form: Form) -> list[str]:

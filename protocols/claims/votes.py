@@ -109,9 +109,9 @@ _VOTES: Final = {
         "probability 1/4 a try: in at least one query with 58 %, before its third failure ends the study. With one "
         "hospital's help it can shift the counts and so flip labels, unnoticed; alone it is "
         "noticed if it enters other counts than those of the votes. It learns at most a function of the noisy counts, "
-        "with the other server's noise: labels, refusals, and one bit a batch by whether it breaks off (three that do "
-        "end the study). That costs what noisy counts cost, up to epsilon {epsilon}; the figures charge labels, which "
-        "holds against servers that run the protocol.",
+        "with the other server's noise: labels, refusals, and one bit per batch by whether it breaks off (three that "
+        "do end the study). That costs what noisy counts cost, up to epsilon {epsilon}; the figures charge labels, "
+        "which holds against servers that run the protocol.",
         refused=" It can have honest hospitals' votes refused.",
         kept="its records, the models that it trained on them until it deletes them, what it approved, its ledger with "
         "a signed log of what was asked",
@@ -133,7 +133,7 @@ _VOTES: Final = {
         unnamed=(EACH_RECORD, EACH_RECORD),
         every="the sum of each hospital's records' votes",
         sent="the sum of its records' votes",
-        most="one vote a record",
+        most="one vote per record",
         charged="The one batch is charged for good when it is asked; no outcome, true or false, changes a charge.",
         settled="The one batch is charged for good when it is asked; no outcome, true or false, changes a charge.",
         saw_hospital="the public queries and its own records' votes. Not the votes of others.",

@@ -62,7 +62,7 @@ def read_labels(folder: Path, *, classes: int) -> tuple[Int64[ndarray, " queries
 
 
 def findings_csv(told: Int64[ndarray, "queries findings"], names: Sequence[str]) -> str:
-    """The content of labels.csv of a study of several findings: of each query a column a finding, with 1 where it is
+    """The content of labels.csv of a study of several findings: of each query a column per finding, with 1 where it is
     present, 0 where it is not, or why nothing is said."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,6 +1,6 @@
 """guardian.sig: what a guardian signed of each batch that a release holds.
 
-One line a batch: its number, and the signature in hexadecimal digits. Where records vote, it is of the noisy sums;
+One line per batch: its number, and the signature in hexadecimal digits. Where records vote, it is of the noisy sums;
 elsewhere of the labels.
 """
 

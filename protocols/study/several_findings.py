@@ -1,7 +1,7 @@
 """How teachers vote on a record with several findings (docs/explanation/mathematics.md, section 2.6).
 
-Three ways of Dziedzic et al. 2023, arXiv 2211.15410: a question a finding (binary), a class a set of findings
-(powerset), and one vector of all findings, clipped (tau). A study asks rows; a query has one row, or one a finding.
+Three ways of Dziedzic et al. 2023, arXiv 2211.15410: a question per finding (binary), a class per set of findings
+(powerset), and one vector of all findings, clipped (tau). A study asks rows; a query has one row, or one per finding.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Binary(OnFindings):
     in_words: ClassVar[str] = ", finding by finding, and each finding is paid for as a query"
 
     @property
-    def rows(self) -> int:  # type: ignore[override]  # a query has a row a finding
+    def rows(self) -> int:  # type: ignore[override]  # a query has a row per finding
         return self.findings
 
     @property

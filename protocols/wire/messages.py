@@ -65,7 +65,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, eq=False)
 class VoteReply:
-    """Party to coordinator: one vote a teacher and query, class ids or ABSTAIN (level `clear`)."""
+    """Party to coordinator: one vote per teacher and query, class ids or ABSTAIN (level `clear`)."""
 
     batch_digest: bytes
     votes: Int64[ndarray, "teachers queries"] = field(repr=False)

@@ -149,7 +149,7 @@ def teacher_votes(task: Task) -> Score:
     """
     inputs = task.seen_by(teacher_kind(task.settings.teacher))
     settings = _changed(task, left_out={*OF_RECORDS, "votes_by"}, votes_by=TeacherVotes)
-    if task.dataset.findings:  # plans assume one class a record
+    if task.dataset.findings:  # plans assume one class per record
         settings = settings.changed(findings_by=settings.findings_by or Powerset.by)
     elif "mechanism" not in settings.given and not settings.parameters:
         if settings.accountant is None and settings.view == "label":

@@ -85,7 +85,7 @@ with warnings.catch_warnings():
 
 T = TypeVar("T")
 
-_NODES_PER_CORE = 16  # evens out slow shards and shows progress; against 4 it cost 10 ms an exchange
+_NODES_PER_CORE = 16  # evens out slow shards and shows progress; against 4 it cost 10 ms per exchange
 _NODES_PER_DEVICE = 4  # fewer on a CUDA device, so that many parties' teachers can be stacked
 _NODES = 64  # at most, unless there are more actors: what an exchange costs grows with their square
 _OBJECT_STORE_BYTES = 256 * 2**20  # what does not fit in it spills to disk

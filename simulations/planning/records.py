@@ -540,7 +540,7 @@ def _teachers(
         made = _teacher_study(settings, parties, classes, asked_rows, sigma=share * parties)
         if made is None:
             continue
-        weights, labels = made[0], made[1] // publics.pool.labelled.told  # a question a finding
+        weights, labels = made[0], made[1] // publics.pool.labelled.told  # a question per finding
         if not labels:
             continue
         accuracies = []

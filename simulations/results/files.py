@@ -362,7 +362,7 @@ def _parquet(result: RunResult, columns: Callable[[SeedResult], Summary | None])
 def _parties(result: RunResult) -> str:
     study, filters = result.study, result.study.budgets
     spent = result.seeds[0].labelling.spent
-    columns: dict[str, Any] = {  # Any: one array a column
+    columns: dict[str, Any] = {  # Any: one array per column
         "party": [seat.party for seat in study.roster],
         "epsilon": result.budgets.epsilon,
         "delta": result.budgets.delta,

@@ -210,7 +210,7 @@ def _counts(path: str, array: ndarray, classes: int | None) -> tuple[VoteCounts,
     if (sums != sums[0]).any() or not 1 <= sums[0] <= _LARGEST_COUNT:
         raise InvalidInput(
             f"rows of {path} sum to {sums.min():g} to {sums.max():g} votes; "
-            f"allowed for counts, a row a query and a column a class: all the same, 1 to {_LARGEST_COUNT}"
+            f"allowed for counts, a row per query and a column per class: all the same, 1 to {_LARGEST_COUNT}"
         )
     if classes is not None and classes != counts.shape[1]:
         raise InvalidInput(f"classes is {classes}; allowed: {counts.shape[1]}, which {path} has")

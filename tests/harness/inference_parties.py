@@ -56,7 +56,7 @@ def run(querier, answerer):
 
 
 def votes(querier, answerer):
-    """What both shares make together: one row a query, over F_p."""
+    """What both shares make together: one row per query, over F_p."""
     return (querier.share.votes[0].astype(np.int64) + guardians(answerer, len(querier.share.votes[0]))[0]) % P
 
 

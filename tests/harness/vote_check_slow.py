@@ -71,7 +71,7 @@ def guardian_share(context, seed, queries, classes):
 
 
 def coordinator_share(context, g, c, votes, classes):
-    """v, u, B, m of one voter; votes: a class a query, or -1."""
+    """v, u, B, m of one voter; votes: a class per query, or -1."""
     queries = len(votes)
     masks, keyed, constants, product, *theirs = guardian_share(context, g, queries, classes)
     a, slopes, f, h = (added(*both) for both in zip(theirs, blinds("coordinator", context, c, queries), strict=True))

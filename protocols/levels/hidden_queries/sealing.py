@@ -2,8 +2,9 @@
 
 For each computation both draw a fresh X25519 key (RFC 7748) and sign it with the key that the study names for them; the
 answering party signs both, so what was agreed with one seat, for one request, fits no other (signed Diffie-Hellman:
-Canetti & Krawczyk 2001, section 5). HKDF with SHA-256 (RFC 5869) gives one key a direction, and ChaCha20-Poly1305 (RFC
-8439) seals each message under the number of its exchange, bound to study, request, seat, step, direction and number.
+Canetti & Krawczyk 2001, section 5). HKDF with SHA-256 (RFC 5869) gives one key per direction, and ChaCha20-Poly1305
+(RFC 8439) seals each message under the number of its exchange, bound to study, request, seat, step, direction and
+number.
 
 So a message that was changed, repeated, put in another order, or taken from another seat, batch or computation does not
 open. Either side ends with nothing that opens earlier computations; the querying party keeps the key of the one reply
@@ -125,7 +126,7 @@ class Sealing:
 
     @property
     def _nonce(self) -> bytes:
-        # One key a direction and computation, and one message an exchange: no nonce is used twice.
+        # One key per direction and computation, and one message per exchange: no nonce is used twice.
         return self.number.to_bytes(12, "big")
 
     def _bound(self, direction: bytes, step: str, shown: bytes) -> bytes:

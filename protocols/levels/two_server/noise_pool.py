@@ -50,7 +50,7 @@ class NoiseLaw:
 
     @classmethod
     def of(cls, study: Study) -> NoiseLaw:
-        """A server's whole noise in a query of a study at a level with two servers: a draw a class."""
+        """A server's whole noise in a query of a study at a level with two servers: a draw per class."""
         units = guarded(study.confidentiality).units
         return cls(lattice_sigma(study.gaussian.sigma, units=units), study.classes)
 

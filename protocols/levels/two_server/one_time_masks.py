@@ -18,7 +18,7 @@ out, and sees one combination of its keys. So this test comes after the vote che
 has ended.
 
 Masks and spare masks come from the seeds of both servers. What a party sends on top of its votes is the coordinator's
-share of k z and k y: 16 bytes a query. A hidden query's party does not know v, but knows k, and deals the same.
+share of k z and k y: 16 bytes per query. A hidden query's party does not know v, but knows k, and deals the same.
 """
 
 from __future__ import annotations

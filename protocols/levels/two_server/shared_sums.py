@@ -13,8 +13,8 @@ says nothing about the sum. Seeds are bound to `context`, which names the batch.
 Each server adds its whole noise to its share of the sum. So both learn the noisy sums, which are released anyway, and
 each is protected from by the other's noise. There is no garbled circuit.
 
-All is shared before the coin, to which each server contributes one number a batch. What the other server said is pinned
-before anything follows from it: under two coins, what is opened would say more than zero.
+All is shared before the coin, to which each server contributes one number per batch. What the other server said is
+pinned before anything follows from it: under two coins, what is opened would say more than zero.
 
 A server sends one noisy share of a batch and never another (`pin_share`): under the same noise, two of different
 parties would show by their difference the share of those that one has and the other has not, and to the other server,

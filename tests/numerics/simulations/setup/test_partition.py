@@ -151,7 +151,7 @@ def test_dirichlet_parties_are_of_nearly_equal_size_and_the_skew_falls_with_its_
         shares = [np.bincount(dataset.private_labels[part]).max() / len(part) for part in parts]
         dominance.append(float(np.mean(shares)))
     assert dominance == sorted(dominance, reverse=True)
-    assert dominance[0] > 0.85  # nearly one class a party
+    assert dominance[0] > 0.85  # nearly one class per party
     assert dominance[-1] < 0.15  # nearly the pool's tenth of each class
 
 

@@ -66,7 +66,7 @@ class Watched(Breaking):
 
 
 def batch(contributions, *, party_seed=lambda at: at, between=lambda world: None):
-    """(the coordinator's view, the guardian's) of one batch that is held twice: words, a row a copy."""
+    """(the coordinator's view, the guardian's) of one batch that is held twice: words, a row per copy."""
     replies, to_guardian, to_coordinator = {}, [], []
 
     def keep(name, reply):

@@ -75,7 +75,7 @@ VOTERS, QUERIES, CLASSES = 400, 2, 3
 
 
 def views_of_the_check(choices, seed):
-    """(the coordinator's view, the guardian's), a row a voter."""
+    """(the coordinator's view, the guardian's), a row per voter."""
     votes = np.tile(np.array(choices), (VOTERS, 1))
     coordinator, guardian = share_votes(votes, classes=CLASSES, context=b"view", source=seeded_source(seed))
     ends = recorded()
@@ -176,7 +176,7 @@ COUNTS = [([50, 3, 1], [41, 40, 40]), ([0, 0, 39], [13, 12, 11])]
 
 
 def views_of_the_argmax(counts, seed, monkeypatch):
-    """(the coordinator's view, the guardian's), a row a query; both have the same labels and pass bits."""
+    """(the coordinator's view, the guardian's), a row per query; both have the same labels and pass bits."""
     seen = []
     conjunction = Evaluator.conjunction
 
@@ -210,7 +210,7 @@ def views_of_the_argmax(counts, seed, monkeypatch):
 
 
 def _view(own, matrix, macs, frames, masks, seen, gates):
-    """What one server holds and receives, a row a query; `seen`: of the circuit that it evaluates."""
+    """What one server holds and receives, a row per query; `seen`: of the circuit that it evaluates."""
     classes = own.shape[1]
     tables = np.frombuffer(b"".join(frames), np.uint8).reshape(2 * gates, SAMPLES, 16).transpose(1, 0, 2)
     opened = np.unpackbits(np.frombuffer(masks, np.uint8), count=3 * SAMPLES).reshape(3, SAMPLES).T

@@ -49,7 +49,7 @@ def per_query(array, queries):
 
 
 def seen(arrays, queries):
-    """One row a query: two bits of each byte, twice, and of differences of neighbours."""
+    """One row per query: two bits of each byte, twice, and of differences of neighbours."""
     columns = [found for array in arrays if (found := per_query(array, queries)) is not None]
     octets = np.concatenate(columns, axis=1)
     octets = np.concatenate([octets, octets[:, 1:] - octets[:, :-1]], axis=1)
