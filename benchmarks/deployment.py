@@ -189,7 +189,10 @@ def measure(parties: int, processes: int) -> dict[str, float]:
             def batch_done(batches: Sequence[tuple[int, int]]) -> None:
                 times.append(time.perf_counter())
 
+            processes_of = [psutil.Process(), *(psutil.Process(node.pid) for node in nodes)]
+            busy_before = [_processor_s(each) for each in processes_of]
             coordinator.label(pool[: QUERIES * (ROUNDS + 1)], on_batch=batch_done)
+            spent = np.subtract([_processor_s(each) for each in processes_of], busy_before) / (ROUNDS + 1)
             each = np.diff([start, *times])[1:]
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             busy = psutil.Process(nodes[0].pid).memory_info().rss / 2**20
@@ -201,11 +204,18 @@ def measure(parties: int, processes: int) -> dict[str, float]:
     return {
         "round": float(np.median(each)),
         "votes": float(np.median(votes[2:])),
+        "coordinator_s": float(spent[0]),
+        "nodes_s": float(spent[1:].sum()),
         "in_process": in_process(study, pool),
         "coordinator": memory,
         "idle": idle,
         "busy": busy,
     }
+
+
+def _processor_s(process: psutil.Process) -> float:
+    used = process.cpu_times()
+    return used.user + used.system
 
 
 def _timed(transport, votes):
@@ -250,7 +260,9 @@ def main() -> None:
         print(
             f"{parties} parties in {processes} processes, {QUERIES} queries of {FEATURES} float32: "
             f"votes {1e3 * found['votes']:.0f} ms, whole round {1e3 * found['round']:.0f} ms "
-            f"(in one process {1e3 * found['in_process']:.0f} ms); coordinator {found['coordinator']:.0f} MiB, "
+            f"(in one process {1e3 * found['in_process']:.0f} ms); processor time of a round: coordinator "
+            f"{1e3 * found['coordinator_s']:.0f} ms, all nodes {1e3 * found['nodes_s']:.0f} ms; "
+            f"coordinator {found['coordinator']:.0f} MiB, "
             f"a node's process idle {found['idle']:.0f} MiB, after {found['busy']:.0f} MiB",
             flush=True,
         )

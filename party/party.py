@@ -94,7 +94,7 @@ class Party:
         self._settles = settles
         self._participation = study.participation.of(self._seat)
         ledger.bind(study=study.digest, run=b"")
-        ledger.open_accounts({name: study.budgets.tagged(study.budgets.cap)[self._seat]})
+        ledger.open_accounts({name: study.budgets.tagged_one(study.budgets.cap, self._seat)})
 
     def handle(self, request: Request) -> Reply:
         """The reply to a request.
@@ -194,7 +194,7 @@ class Party:
 
     def _amount(self, asked: int, answered: int) -> Amount:
         budgets = self._study.budgets
-        return budgets.tagged(budgets.amount(asked, answered))[self._seat]
+        return budgets.tagged_one(budgets.amount(asked, answered), self._seat)
 
     def _takes_part(self, ids: Int64[ndarray, " queries"]) -> Bool[ndarray, " queries"]:
         """Which of these queries the party publicly takes part in: those are charged."""

@@ -231,6 +231,9 @@ class Hub:
         self._servers: list[grpc.aio.Server] = []
         # Callbacks read a database, so they run outside the thread that moves frames.
         self._callbacks = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-callback")
+        # Who waits to be looked up among the denied, and the turn of the one that looks for all of them.
+        self._unlooked: list[tuple[Identity, asyncio.Future[str | None]]] = []
+        self._looking = asyncio.Lock()
         # Anybody may try to enrol, and that must not keep nodes waiting.
         self._enrolments = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-enrolment")
 
@@ -370,9 +373,7 @@ class Hub:
     async def _peer(self, context: _Context) -> Identity:
         """Who dials, identified by its certificate. Raises Refused if denied."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
-        peer = identify(
-            certificate_from_pem(pem), authority=self._authority, now=datetime.datetime.now(datetime.UTC), role="party"
-        )
+        peer = identify(certificate_from_pem(pem), authority=self._authority, now=_now(), role="party")
         await self._check_allowed(peer)
         return peer
 
@@ -453,7 +454,20 @@ class Hub:
                 return
 
     async def _check_allowed(self, party: Identity) -> None:
-        reason = await self._in_callback(self._denied, party)
+        """Raises Refused if the party is denied now. All that wait for this are looked up in one call."""
+        waits: asyncio.Future[str | None] = self._loop.create_future()
+        self._unlooked.append((party, waits))
+        async with self._looking:
+            if not waits.done():
+                asked, self._unlooked = self._unlooked, []
+                try:
+                    reasons = await self._in_callback(lambda: [self._denied(each) for each, _ in asked])
+                except BaseException:
+                    self._unlooked += asked
+                    raise
+                for (_, other), found in zip(asked, reasons, strict=True):
+                    other.set_result(found)
+        reason = waits.result()
         if reason is not None:
             raise Refused(Code.REVOKED, f"the party {party.name!r} is denied: {reason}; ask the consortium's operator")
 
@@ -475,8 +489,11 @@ class Hub:
         """A frame from the party at the other end, signed under any certificate of its key, and its signer."""
         if not isinstance(data, bytes):
             raise MalformedMessage("the stream ended before Hello")
-        now = datetime.datetime.now(datetime.UTC)
-        frame, sender = read_frame(data, authority=self._authority, now=now, role="party")
+        frame, sender = read_frame(data, authority=self._authority, now=_now(), role="party")
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
             raise Refused(Code.WRONG_SIGNER, f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         return frame, sender
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -130,7 +130,7 @@ def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, an
         raise MalformedMessage("a receipt came; allowed: votes or a step's reply, as requested")
     if settled.batch_digest != request.batch_digest:
         raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} is for another batch than the outcome that it was told")
-    cap = study.budgets.tagged(study.budgets.cap)[study.seats[seat]]
+    cap = study.budgets.tagged_one(study.budgets.cap, study.seats[seat])
     least = _least(ledger, seat, ledger.number_of(request.batch_digest))
     if not least <= settled.spent <= cap:
         raise Refused(

@@ -66,11 +66,14 @@ class Places:
 
         A share leaves equal time to every seat that was not yet sent its request, connected or not.
         """
-        self._count_waiting(1)
-        try:
+        if self._free.locked():
+            self._count_waiting(1)
+            try:
+                await self._free.acquire()
+            finally:
+                self._count_waiting(-1)
+        else:
             await self._free.acquire()
-        finally:
-            self._count_waiting(-1)
         try:
             turns = -(-self._unsent // self._at_once)
             now = asyncio.get_running_loop().time()
@@ -232,6 +235,7 @@ class Session:
     # Set once the party was told the outcomes it missed: from then on, heads of its log arrive in order.
     told: asyncio.Event = field(default_factory=asyncio.Event)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    reading: asyncio.Future[object] | None = field(default=None, repr=False)
     renewed_s: float = 0.0
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -268,18 +272,23 @@ class Session:
 
     async def until_closing(self, reading: Awaitable[object]) -> object:
         """Awaits `reading`; None if the session should end first."""
-        read, closing = asyncio.ensure_future(reading), asyncio.ensure_future(self.closing.wait())
+        self.reading = asyncio.ensure_future(reading)
+        if self.closing.is_set():
+            self.reading.cancel()
         try:
-            await asyncio.wait((read, closing), return_when=asyncio.FIRST_COMPLETED)
-            return read.result() if read.done() else None
-        finally:
-            read.cancel()
-            closing.cancel()
+            return await self.reading
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self.closing.is_set() or (task is not None and task.cancelling()):
+                raise
+            return None
 
     def end(self) -> None:
         """Ends every wait for this stream, and the task that reads it."""
         self.told.set()
         self.closing.set()
+        if self.reading is not None:
+            self.reading.cancel()
         for question in self.waiting.values():
             if not question.answer.done():
                 question.answer.set_exception(SessionEnded())

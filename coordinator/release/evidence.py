@@ -129,7 +129,12 @@ def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
     """The log that consists of these entries, with its hash chain recomputed, and its head after each of them."""
     times = iter(entry.time_ns for entry in entries)
     database = sqlite3.connect(":memory:", isolation_level=None)
-    log = AuditLog(database, nullcontext, clock=lambda: next(times))
+    log = AuditLog(
+        database,
+        nullcontext,
+        rows=lambda query, values: database.execute(query, values).fetchall(),
+        clock=lambda: next(times),
+    )
     return log, [log.append(entry.event, **entry.fields) for entry in entries]
 
 

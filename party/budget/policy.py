@@ -174,7 +174,7 @@ class Policy:
             self._transaction = Transactions(
                 self._database, self._lock, failed=lambda error: StorageFailed(f"policy: {error}; nothing was changed")
             )
-            self.log = AuditLog(self._database, self._transaction, clock=clock)
+            self.log = AuditLog(self._database, self._transaction, rows=self._rows, clock=clock)
             file = PolicyFile(self._database, self._transaction, self.log, clock)
             self.marks = Watermarks(file)
             check_reservations(self._database)

@@ -185,7 +185,7 @@ def seat_spent(
     # The mark first: a vote in flight may move it on, and the ledger with it, but neither goes back.
     mark = policy.marks.of(study.digest, data_set=approval.data_set, seat=seat)
     doubt: Doubt | None = None
-    cap = study.budgets.tagged(study.budgets.cap)[study.seats[seat]]
+    cap = study.budgets.tagged_one(study.budgets.cap, study.seats[seat])
     balance, unsettled, asked = Balance(cap, cap - cap, cap - cap), 0, 0
     path = home.ledger(study.digest, seat)
     try:

@@ -315,7 +315,7 @@ class Node:
         if isinstance(said, Refusal):
             self._count_refusal(said)
         with suppress(StorageFailed):  # what was charged is charged, whether or not it can be read for the log
-            charge = charge_of(seat, ask.envelope, said)
+            charge = charge_of(seat, said)
             if charge is not None:
                 self._on_event(*charge)
         return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(COORDINATOR), encode(said))

@@ -116,25 +116,22 @@ def _refuse(seat: ServedSeat, code: str, reason: str) -> Refusal:
     return Refusal(code, f"{code}: {reason}")
 
 
-def charge_of(seat: ServedSeat, envelope: bytes, said: Reply) -> tuple[str, dict[str, str | int | float]] | None:
+def charge_of(seat: ServedSeat, said: Reply) -> tuple[str, dict[str, str | int | float]] | None:
     """The event and its fields for a reply that was charged or settled; None for any other.
 
-    envelope: the request. "answered": the batch is reserved as if every query were answered; "settled": the outcome is
+    "answered": the batch is reserved as if every query were answered; "settled": the outcome is
     known, and what the queries that were not answered cost less is returned.
     """
-    number: int | None = None
-    if isinstance(said, VoteReply | ConcealedVotes) and isinstance(request := decode(envelope), VoteRequest):
-        event, number, queries = "answered", request.batch.number, len(request.batch.ids)
-    elif isinstance(said, Settled) and (number := seat.ledger.number_of(said.batch_digest)) is not None:
-        event, queries = "settled", len(seat.ledger.queries(number))
-    if number is None:
+    if not isinstance(said, VoteReply | ConcealedVotes | Settled):
         return None
+    stored = seat.ledger.stored(seat.ledger.charged_number(said.batch_digest))
+    assert stored is not None  # it was charged under this number
     found = spending(seat.study, seat.party.name, seat.ledger.balance(seat.party.name).spent)
-    return event, {
+    return "settled" if isinstance(said, Settled) else "answered", {
         "study": seat.study.name,
         "seat": seat.party.name,
-        "batch": number,
-        "queries": queries,
+        "batch": stored.number,
+        "queries": stored.queries,
         "answers_left": found.answers_left,
         "epsilon_used": found.epsilon_used,
         "epsilon_cap": found.epsilon_cap,

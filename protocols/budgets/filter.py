@@ -138,7 +138,12 @@ class BudgetFilter:
 
     def tagged(self, counts: Int64[ndarray, " parties"]) -> list[Amount]:
         """Each party's cap, or another amount of this filter, with its unit."""
-        return [Amount(count, self.unit) for count in counts.tolist()]
+        unit = self.unit
+        return [Amount(count, unit) for count in counts.tolist()]
+
+    def tagged_one(self, counts: Int64[ndarray, " parties"], seat: int) -> Amount:
+        """The same of the party at one position."""
+        return Amount(int(counts[seat]), self.unit)
 
     def amount(
         self, asked: int | Int64[ndarray, " parties"], answered: int | Int64[ndarray, " parties"]

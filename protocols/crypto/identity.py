@@ -67,10 +67,16 @@ class Identity:
     role: Role
     certificate: x509.Certificate
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the public key, as people compare it."""
-        return fingerprint(_public_key(self.certificate))
+        return fingerprint(self._public_key)
+
+    @functools.cached_property
+    def _public_key(self) -> ec.EllipticCurvePublicKey:
+        key = self.certificate.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)  # identify() refuses any other
+        return key
 
     @property
     def serial(self) -> int:
@@ -80,7 +86,7 @@ class Identity:
     def verify(self, signature: bytes, message: bytes) -> None:
         """Raises Refused("bad_signature") unless `signature` is this identity's of `message`."""
         try:
-            _public_key(self.certificate).verify(signature, message, ec.ECDSA(hashes.SHA256()))
+            self._public_key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
         except InvalidSignature:
             raise Refused(Code.BAD_SIGNATURE, f"the signature is not that of {self.name!r}") from None
 
@@ -259,16 +265,26 @@ def identify(
 
     Raises Refused: "wrong_authority", "certificate_expired" (or not yet valid), "wrong_role".
     """
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (*_UNREADABLE, InvalidSignature):
-        raise Refused(Code.WRONG_AUTHORITY, "the certificate is not from this consortium's authority") from None
+    identity = _issued(certificate, authority, role)
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise Refused(
             Code.CERTIFICATE_EXPIRED,
             f"the certificate is valid from {certificate.not_valid_before_utc} to {certificate.not_valid_after_utc}; "
             f"it is {now}: check the clock, or renew",
         )
+    if identity is None:
+        raise Refused(Code.WRONG_ROLE, f"the certificate is not that of a {role}")
+    return identity
+
+
+# Each frame brings its sender's certificate: the authority's signature of it is checked once, and not at every frame.
+@functools.lru_cache(maxsize=1024)
+def _issued(certificate: x509.Certificate, authority: x509.Certificate, role: Role) -> Identity | None:
+    """Who has this certificate; None if not in this role. Raises Refused("wrong_authority")."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (*_UNREADABLE, InvalidSignature):
+        raise Refused(Code.WRONG_AUTHORITY, "the certificate is not from this consortium's authority") from None
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     roles = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
     key = certificate.public_key()
@@ -277,7 +293,7 @@ def identify(
         or [str(each.value) for each in roles] != [role]
         or not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1))
     ):
-        raise Refused(Code.WRONG_ROLE, f"the certificate is not that of a {role}")
+        return None
     return Identity(str(names[0].value), role, certificate)
 
 
@@ -316,12 +332,6 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _public_key(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
-    key = certificate.public_key()
-    assert isinstance(key, ec.EllipticCurvePublicKey)  # identify() refuses any other
-    return key
 
 
 PHRASE_WORDS: Final = 8

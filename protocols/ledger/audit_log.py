@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any  # SQLite's values
 
 from protocols.errors import DataCorrupt, Refused
 from protocols.reading import parse_json
@@ -63,7 +64,8 @@ class Entry:
 class AuditLog:
     """The log of one ledger, in the ledger's file. Fields hold names, codes and amounts; never votes or inputs.
 
-    transaction: opens the ledger's transaction, or joins the one that is open.
+    transaction: opens the ledger's transaction, or joins the one that is open; rows: runs one
+    statement, which needs none, and returns its rows.
     """
 
     def __init__(
@@ -71,10 +73,12 @@ class AuditLog:
         database: sqlite3.Connection,
         transaction: Callable[[], AbstractContextManager[None]],
         *,
+        rows: Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]],
         clock: Callable[[], int],
     ) -> None:
         self._database = database
         self._transaction = transaction
+        self._rows = rows
         self._clock = clock
         database.executescript(_SCHEMA)
 
@@ -93,17 +97,14 @@ class AuditLog:
 
     def head(self) -> Head:
         """The head; EMPTY if nothing is logged."""
-        with self._transaction():
-            row = self._database.execute("SELECT count, hash FROM audit ORDER BY count DESC LIMIT 1").fetchone()
-        return Head(*row) if row else EMPTY
+        rows = self._rows("SELECT count, hash FROM audit ORDER BY count DESC LIMIT 1", ())
+        return Head(*rows[0]) if rows else EMPTY
 
     def contains(self, head: Head) -> bool:
         """Whether `head` is, or once was, the head of this log."""
         if head.count == 0:
             return head == EMPTY
-        with self._transaction():
-            row = self._database.execute("SELECT hash FROM audit WHERE count = ?", (head.count,)).fetchone()
-        return row is not None and row[0] == head.hash
+        return self._rows("SELECT hash FROM audit WHERE count = ?", (head.count,)) == [(head.hash,)]
 
     def check_known(self, head: Head, *, by: str) -> None:
         """Raises Refused("ledger_rolled_back") if `by` knows a head of this log that this log does not contain."""
@@ -145,36 +146,30 @@ class AuditLog:
 
     def peer(self, name: str) -> Head:
         """The newest head that is known of another side's log; EMPTY if there is none."""
-        with self._transaction():
-            row = self._database.execute("SELECT count, hash FROM peer WHERE name = ?", (name,)).fetchone()
-        return Head(*row) if row else EMPTY
+        rows = self._rows("SELECT count, hash FROM peer WHERE name = ?", (name,))
+        return Head(*rows[0]) if rows else EMPTY
 
     def proof_of_peer(self, name: str) -> bytes:
         """What was kept with the newest head of another side's log; empty if there is none."""
-        with self._transaction():
-            row = self._database.execute("SELECT proof FROM peer WHERE name = ?", (name,)).fetchone()
-        return bytes(row[0]) if row else b""
+        rows = self._rows("SELECT proof FROM peer WHERE name = ?", (name,))
+        return bytes(rows[0][0]) if rows else b""
 
     def keep(self, number: int, name: str, kind: str, signed: bytes) -> None:
         """Keeps a signed message about a batch as evidence; the first of its kind stays."""
-        with self._transaction():
-            self._database.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?, ?, ?)", (number, name, kind, signed))
+        self._rows("INSERT OR IGNORE INTO evidence VALUES (?, ?, ?, ?)", (number, name, kind, signed))
 
     def kept(self, number: int, name: str, kind: str) -> bool:
         """Whether there is evidence of this kind about a batch."""
         query = "SELECT 1 FROM evidence WHERE number = ? AND name = ? AND kind = ?"
-        with self._transaction():
-            return self._database.execute(query, (number, name, kind)).fetchone() is not None
+        return bool(self._rows(query, (number, name, kind)))
 
     def evidence(self) -> list[tuple[int, str, str, bytes]]:
         """All evidence: batch number, name of the other side, kind, the signed bytes; in this order."""
-        with self._transaction():
-            return self._database.execute("SELECT * FROM evidence ORDER BY number, name, kind").fetchall()
+        return self._rows("SELECT * FROM evidence ORDER BY number, name, kind", ())
 
     def entries(self) -> Iterator[Entry]:
         """All entries from the first, with the chain checked. Raises DataCorrupt at the first that does not fit."""
-        with self._transaction():
-            rows = self._database.execute("SELECT count, entry, hash FROM audit ORDER BY count").fetchall()
+        rows = self._rows("SELECT count, entry, hash FROM audit ORDER BY count", ())
         last = EMPTY.hash
         for position, (count, entry, stored) in enumerate(rows, start=1):
             last = _next_hash(last, entry)

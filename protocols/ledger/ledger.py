@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS batch (
     number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, payload BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE IF NOT EXISTS asked (
-    query INTEGER PRIMARY KEY, number INTEGER NOT NULL REFERENCES batch
+    first INTEGER PRIMARY KEY, last INTEGER NOT NULL CHECK (last >= first), number INTEGER NOT NULL REFERENCES batch
 ) STRICT;
 CREATE INDEX IF NOT EXISTS asked_in_batch ON asked (number);
 CREATE TABLE IF NOT EXISTS charge (
@@ -65,6 +65,9 @@ CREATE TRIGGER IF NOT EXISTS charge_settles_once BEFORE UPDATE ON charge
 CREATE TRIGGER IF NOT EXISTS batch_stays_charged BEFORE UPDATE ON batch
     WHEN NEW.number != OLD.number OR NEW.digest != OLD.digest OR NEW.settled < OLD.settled
     BEGIN SELECT RAISE(ABORT, 'a batch stays as it was charged'); END;
+CREATE TRIGGER IF NOT EXISTS asked_once BEFORE INSERT ON asked
+    WHEN NEW.first <= (SELECT last FROM asked WHERE first <= NEW.last ORDER BY first DESC LIMIT 1)
+    BEGIN SELECT RAISE(ABORT, 'a query is asked once'); END;
 CREATE TRIGGER IF NOT EXISTS asked_stays BEFORE UPDATE ON asked
     BEGIN SELECT RAISE(ABORT, 'a query that was asked stays asked'); END;
 CREATE TRIGGER IF NOT EXISTS binding_stays BEFORE UPDATE ON binding
@@ -103,6 +106,17 @@ def _check_sums(database: sqlite3.Connection, *, audited: bool) -> None:
             raise sqlite3.DatabaseError("charges and accounts do not add up: it is damaged; restore it from a backup")
     except UnicodeDecodeError:  # SQLite's own message quotes what is damaged
         raise sqlite3.DatabaseError("its text is damaged: restore it from a backup") from None
+
+
+def _runs(queries: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last of each run of consecutive queries; one that is named twice begins two runs."""
+    runs: list[tuple[int, int]] = []
+    for query in sorted(queries):
+        if runs and query == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], query)
+        else:
+            runs.append((query, query))
+    return runs
 
 
 def marked(digest: bytes, kind: str, value: bytes) -> bytes:
@@ -169,7 +183,7 @@ class Ledger:
             self._transaction = Transactions(
                 self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")
             )
-            self.log = AuditLog(self._database, self._transaction, clock=clock)
+            self.log = AuditLog(self._database, self._transaction, rows=self._rows, clock=clock)
             _check_sums(self._database, audited=audited)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of some errors quotes damaged text
             raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
@@ -204,10 +218,11 @@ class Ledger:
     def open_accounts(self, caps: Mapping[str, Amount]) -> None:
         """Creates accounts; one that exists must have the same cap. Raises InvalidInput, and creates none."""
         with self._transaction():
+            before = self.balances()
             for name, cap in caps.items():
                 if cap < 0:
                     raise InvalidInput(f"cap of {name!r} is {cap}; allowed: at least 0 {cap.unit}")
-                kept = self.balances().get(name)
+                kept = before.get(name)
                 if kept is not None and kept.cap != cap:
                     raise InvalidInput(f"cap of {name!r} is {kept.cap} in this ledger; {cap} was asked for")
                 row = (name, cap.unit, int(cap))
@@ -236,14 +251,16 @@ class Ledger:
             if self.stored(number) is not None or self.number_of(digest) is not None:
                 raise Refused(Code.BATCH_REUSED, f"batch {number} was charged before; allowed: a new number")
             asked = self.asked()
-            if asked + len(queries) > limit or not all(0 <= query < limit for query in queries):
+            if asked + len(queries) > limit or not 0 <= min(queries, default=0) <= max(queries, default=0) < limit:
                 raise Refused(
                     Code.QUERY_LIMIT, f"{len(queries)} queries after {asked}; allowed: {limit}, each below it"
                 )
             self._database.execute("INSERT INTO batch VALUES (?, ?, ?, 0)", (number, digest, payload))
             try:
                 self._database.execute(
-                    "INSERT INTO asked SELECT value, ? FROM json_each(?)", (number, json.dumps(list(queries)))
+                    "INSERT INTO asked SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), ? "
+                    "FROM json_each(?)",
+                    (number, json.dumps(_runs(queries))),
                 )
             except sqlite3.IntegrityError:
                 raise Refused(
@@ -358,11 +375,11 @@ class Ledger:
     def stored(self, number: int) -> StoredBatch | None:
         """What was charged under this batch number, or None."""
         rows = self._rows(
-            "SELECT digest, payload, settled, (SELECT count(*) FROM asked WHERE asked.number = batch.number) "
-            "FROM batch WHERE number = ?",
+            "SELECT digest, payload, settled, "
+            "(SELECT total(last - first + 1) FROM asked WHERE asked.number = batch.number) FROM batch WHERE number = ?",
             (number,),
         )
-        return StoredBatch(number, rows[0][0], rows[0][1], bool(rows[0][2]), rows[0][3]) if rows else None
+        return StoredBatch(number, rows[0][0], rows[0][1], bool(rows[0][2]), int(rows[0][3])) if rows else None
 
     def number_of(self, digest: bytes) -> int | None:
         """The number of the batch that was charged under this digest, or None."""
@@ -378,11 +395,12 @@ class Ledger:
 
     def queries(self, number: int) -> list[int]:
         """The positions in the pool that a batch asked, in ascending order; empty if it was never charged."""
-        return [int(row[0]) for row in self._rows("SELECT query FROM asked WHERE number = ? ORDER BY query", (number,))]
+        runs = self._rows("SELECT first, last FROM asked WHERE number = ? ORDER BY first", (number,))
+        return [query for first, last in runs for query in range(first, last + 1)]
 
     def asked(self) -> int:
         """How many queries all batches asked."""
-        return int(self._rows("SELECT count(*) FROM asked", ())[0][0])
+        return int(self._rows("SELECT total(last - first + 1) FROM asked", ())[0][0])
 
     def charged(self, number: int) -> dict[str, Amount]:
         """What each account was reserved for a batch; empty for a batch that was never charged."""

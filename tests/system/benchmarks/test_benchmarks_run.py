@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.week import week
+
 FOLDER = Path(__file__).parents[3] / "benchmarks"
 # Benchmarks whose sizes are arguments.
 TINY = {"replay": {"queries": 200, "settings": 3, "many": 50}, "smooth_sensitivity": {"queries": 5}}
@@ -21,3 +23,11 @@ def test_a_benchmark_can_be_imported_and_runs_where_its_sizes_are_arguments(name
     if name in TINY:
         module.main(**TINY[name])
         assert any(letter.isdigit() for letter in capsys.readouterr().out)
+
+
+def test_a_day_of_two_studies_leaves_no_file_or_thread_open_and_renews_every_certificate():
+    *_, before, after = week(parties=3, studies=2, days=3, processes=2)
+    for held in ("files", "threads", "node_files", "node_threads"):
+        assert after[held] <= before[held]
+    assert before["renewed"] == after["renewed"] == 3
+    assert after["log_kb"] <= 2 * before["log_kb"]

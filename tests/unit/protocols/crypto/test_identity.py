@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.crypto.identity import (
+    certificate_from_der,
     certificate_from_pem,
     certificate_request,
     check_name,
@@ -66,6 +67,19 @@ def test_a_certificate_that_a_party_issued_is_worth_nothing():
     )
     with refused_for("wrong_authority"):
         identify(forged, authority=ROOT, now=NOW, role="party")
+
+
+def test_a_certificate_that_was_checked_before_is_checked_again_if_its_signature_differs():
+    known = party()
+    identify(known, authority=ROOT, now=NOW, role="party")
+    der = bytearray(known.public_bytes(serialization.Encoding.DER))
+    der[-1] ^= 1
+    with refused_for("wrong_authority"):
+        identify(certificate_from_der(bytes(der)), authority=ROOT, now=NOW, role="party")
+    with refused_for("wrong_role"):
+        identify(known, authority=ROOT, now=NOW, role="coordinator")
+    with refused_for("certificate_expired"):
+        identify(known, authority=ROOT, now=NOW + datetime.timedelta(days=6), role="party")
 
 
 def test_keys_and_requests_come_back_as_they_were_written():

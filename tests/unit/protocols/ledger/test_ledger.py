@@ -247,7 +247,19 @@ def test_notes_that_belong_to_another_go_with_it_and_never_before():
         assert ledger.noted(b"d", "choice") is None
 
 
+def test_queries_are_kept_as_runs_and_each_is_asked_once():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts(nano({"p": 100}))
+        ledger.reserve(0, b"a", {"p": 1}, b"", queries=[7, 3, 5, 4], limit=10)
+        assert (ledger.queries(0), ledger.asked(), ledger.stored(0).queries) == ([3, 4, 5, 7], 4, 4)
+        for again in ([5, 6], [2, 3], [2, 8, 7], [1, 1], list(range(2, 9))[:6]):
+            with refused_for("query_repeated"):
+                ledger.reserve(1, b"b", {"p": 1}, b"", queries=again, limit=10)
+        ledger.reserve(1, b"b", {"p": 1}, b"", queries=[6, 8, 2], limit=10)
+        assert (ledger.queries(1), ledger.asked()) == ([2, 6, 8], 7)
+
+
 def test_a_batch_is_found_without_reading_the_queries_of_all_others():
     with Ledger(":memory:") as ledger:
-        ((*_, how),) = ledger._rows("EXPLAIN QUERY PLAN SELECT query FROM asked WHERE number = ?", (0,))
+        ((*_, how),) = ledger._rows("EXPLAIN QUERY PLAN SELECT first FROM asked WHERE number = ?", (0,))
     assert "asked_in_batch" in how
