@@ -63,8 +63,8 @@ from runtime.logs import Log
 
 QUERIES = 100
 # TLS looks at the machine's clock, so a certificate of the first day must outlive the week; it is renewed once a day,
-# when less than this is left of it.
-RENEW_DAYS_LEFT, VALID_DAYS = 20, 20
+# when less than that is left of it.
+RENEW_DAYS_LEFT, VALID_DAYS = 19, 20
 
 
 @contextmanager
