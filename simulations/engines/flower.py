@@ -34,7 +34,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -108,26 +108,55 @@ class Flower(Engine):
     def run(self, host: HostSpec, parties: Sequence[str], body: Callable[[Exchange], T]) -> T:
         """Engine.run; body is called in the caller's own thread."""
         names = check_parties(parties)
-        with _quiet(self._log), _ray(self._workers, len(names)) as actors:
-            simulation = _Simulation(len(names), actors)
-            try:
-                return body(_FlowerExchange(simulation, host, names))
-            finally:
-                simulation.stop()
+        with _quiet(self._log), ExitStack() as held:
+
+            def start() -> _Simulation:
+                held.close()
+                simulation = _Simulation(len(names), held.enter_context(_ray(self._workers, len(names))))
+                held.callback(simulation.stop)
+                return simulation
+
+            return body(_FlowerExchange(start, host, names))
+
+
+class _HostLost(Exception):
+    """An actor died, and with it what it was asked."""
 
 
 class _FlowerExchange:
-    """The exchange of one run: one message for each virtual node that has a party among those asked."""
+    """The exchange of one run: one message for each virtual node that has a party among those asked.
 
-    def __init__(self, simulation: _Simulation, host: HostSpec, parties: Sequence[str]) -> None:
-        self._simulation = simulation
+    start: starts the simulation, or starts it anew with the hosts of the cluster that are left.
+    """
+
+    def __init__(self, start: Callable[[], _Simulation], host: HostSpec, parties: Sequence[str]) -> None:
+        self._start = start
         self._host = json.dumps(asdict(host))
-        nodes = simulation.nodes()
-        self._node = {party: nodes[index % len(nodes)] for index, party in enumerate(parties)}
+        self._parties = parties
+        self._begin()
+        # Of this machine alone, an actor that dies would die again.
+        self._may_lose = _hosts() - 1
+
+    def _begin(self) -> None:
+        self._simulation = self._start()
+        nodes = self._simulation.nodes()
+        self._node = {party: nodes[index % len(nodes)] for index, party in enumerate(self._parties)}
 
     def __call__(self, requests: Mapping[str, bytes], on_reply: OnReply | None = None) -> dict[str, bytes | None]:
         check_asked(requests, self._node)
         replies = Replies(requests, on_reply)
+        while True:
+            try:
+                self._ask({party: requests[party] for party in replies.missing()}, replies)
+                return replies.complete()
+            except _HostLost as lost:
+                if not self._may_lose:
+                    raise EngineFailed(_advice(str(lost))) from None
+                self._may_lose -= 1
+                logging.getLogger("ray").warning("a host is lost, and the run goes on with the others: %s", lost)
+                self._begin()
+
+    def _ask(self, requests: Mapping[str, bytes], replies: Replies) -> None:
         shards: dict[int, ConfigRecord] = {}
         for party, request in requests.items():
             shards.setdefault(self._node[party], ConfigRecord())[party] = request
@@ -143,13 +172,27 @@ class _FlowerExchange:
         for reply in self._simulation.replies(messages):
             if reply.has_error():
                 reason = _COLOUR.sub("", reply.error.reason or "no reason given")
+                if "ray.exceptions." in reason:
+                    raise _HostLost(reason)
                 raise EngineFailed(f"a Flower actor failed (error code {reply.error.code}): {reason}")
             if "error" in reply.content:
                 raise rebuild_error({key: str(value) for key, value in reply.content["error"].items()})
             answers: dict[str, Any] = dict(reply.content["answers"])  # Any: as _answer filled it
             for party, answer in zip(answers["parties"], answers["replies"], strict=True):
                 replies.add(party, answer)
-        return replies.complete()
+
+
+def _hosts() -> int:
+    """How many hosts the Ray cluster has now."""
+    return sum(bool(node["Alive"]) for node in ray.nodes())  # type: ignore[no-untyped-call]  # Ray's own gap
+
+
+def _advice(reason: str) -> str:
+    """What a person is told of an actor that died. reason: Ray's own, of which the first line says what happened."""
+    again = "what was trained is kept: run the same command again"
+    if os.environ.get("RAY_ADDRESS"):
+        again = f"no other host is left; `ray status` lists them; {again}"
+    return f"a worker ended ({reason.partition(chr(10))[0][:200]}); is memory short? {again}"
 
 
 @dataclass(frozen=True)

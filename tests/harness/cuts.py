@@ -9,6 +9,7 @@ slow, one way only, a name does not resolve. Each study is ended, released, veri
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -22,13 +23,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.asked_processes import ASKER, AskedProcesses
-from party.demo.demo_data import demo_data, demo_study
-from protocols.crypto.identity import encoded_point, new_key
+from party.demo.demo_data import demo_data
 from protocols.ledger.ledger import Ledger
-from protocols.study.levels import LEVELS, SecureSum
+from protocols.study.levels import LEVELS
 from tests.harness.clocks import wait_until
 from tests.harness.hosts import Hosts, why_not
-from tests.harness.kills import ConsortiumHere, SummedConsortium, compare, ledger_of, released
+from tests.harness.kills import ConsortiumHere, SummedConsortium, compare, consortium_of, ledger_of, released
 
 PHASES = ("request", "vote", "outcome", "receipt")
 DEADLINE_S, STEP_S, POOL = 60.0, 240.0, 200
@@ -84,8 +84,8 @@ class Asked(OnHosts, AskedProcesses):
 class Cuts:
     """Cuts in one consortium, a batch at a time, and what came of them."""
 
-    def __init__(self, made, names: list[str], side: str, guardian: str, done: Counter[str]) -> None:
-        self.made, self.names, self.side, self.guardian, self.done = made, names, side, guardian, done
+    def __init__(self, made, names: list[str], side: str, done: Counter[str]) -> None:
+        self.made, self.names, self.side, self.done = made, names, side, done
         self.stops, self.seen = made.folder / "stops", dict[int, bytes]()
         self.rounds: list[tuple[int, set[str]]] = []
 
@@ -96,17 +96,18 @@ class Cuts:
             assert self.seen.setdefault(number, payload) == payload, "released otherwise"
         return len(self.seen)
 
+    def asked(self) -> bool:
+        """Whether whoever asks has ended well; it is started again where it ended otherwise."""
+        asking = self.made.processes.get(ASKER)
+        code = None if asking is None else asking.poll()
+        if code:
+            self.done[f"ask ended with {code}"] += 1
+            self.made.start(ASKER)
+        return code == 0
+
     def next_batch(self) -> None:
-        """Waits until the next batch is about to be asked; whoever asks is started again where it ended."""
-
-        def there() -> bool:
-            asking = self.made.processes.get(ASKER)
-            if asking is not None and asking.poll():
-                self.done[f"ask ended with {asking.poll()}"] += 1
-                self.made.start(ASKER)
-            return (self.stops / "batch.here").exists()
-
-        wait_until(there, timeout_s=STEP_S)
+        """Waits until the next batch is about to be asked."""
+        wait_until(lambda: self.asked() or (self.stops / "batch.here").exists(), timeout_s=STEP_S)
 
     def go(self) -> None:
         (self.stops / "batch.here").unlink()
@@ -204,77 +205,47 @@ class Cuts:
 def run(folder: Path, level: str, seconds: list[float], by: float, done: Counter[str]) -> None:
     """All cuts of one level."""
     asks = level == "hidden_queries"
-    if asks:
-        made = Asked(folder, parties=5, queries=ASKED, batch=1, quorum=3, deadline_s=DEADLINE_S / by)
-        names, side, guardian = made.names, ASKER, "notary"
-    else:
-        made, names, side = _labelled(folder, level, by), list(_five().rows), "centre"
-        guardian = "guardian" if level == "two_server" else ""
-    # Two clocks are more than a minute apart from the others', and two minutes from each other.
-    made.by, made.ahead = by, {names[1]: 61.0, names[2]: -61.0}
-    everybody = [*names, "centre", *([guardian] if guardian else []), *([ASKER] if asks else [])]
-    with Hosts(folder, everybody) as hosts:
+    with contextlib.ExitStack() as held:
+        if asks:
+            made = Asked(folder, parties=5, queries=ASKED, batch=1, quorum=3, deadline_s=DEADLINE_S / by)
+            names, side, guardian = made.names, ASKER, "notary"
+        else:
+            data = demo_data(None)
+            data = replace(data, pool=data.pool[:POOL], rows={**data.rows, "fifth": data.rows["cleveland"][::2]})
+            made = consortium_of(folder, level, data, kinds=(Labelled, Summed), deadline_s=DEADLINE_S / by)
+            names, side, guardian = list(data.rows), "centre", "guardian" if level == "two_server" else ""
+        held.callback(made.stop)
+        if not asks:
+            made.set_up()
         made.stop()
+        servers = ["centre", *([guardian] if guardian else [])]
+        hosts = held.enter_context(Hosts(folder, [*names, *servers, *([ASKER] if asks else [])]))
         made.spread(hosts, guardian)
-        cuts = Cuts(made, names, side, guardian, done)
-        try:
-            for name in everybody[: -1 if asks else None]:
-                made.start(name)
-            wait_until(lambda: all(map(cuts.connected, names)), timeout_s=STEP_S)
-            made.start(ASKER) if asks else made.coordinator("label", "demo")
-            at = 0
-            for time_s in seconds:
-                for phase in PHASES:
-                    for victim in (names[at % len(names)], "centre"):
-                        cuts.strike(victim, f"{phase}-{names[at % len(names)]}", time_s)
-                    at += 1
-                for piece in range(3 if guardian else 0):
-                    cuts.strike(guardian, f"piece{piece}-guardian", time_s)
-            cuts.upsets()
-            cuts.next_batch()
-            cuts.end()
-            if asks:
-                wait_until(lambda: made.processes[ASKER].poll() is not None, timeout_s=2 * STEP_S)
-            else:
-                made.finish()
-            skewed = [name for name in names if any(each["event"] == "clock_skew" for each in cuts.events(name))]
-            assert skewed == names[1:3], f"told that their clocks are wrong: {skewed}"
-        finally:
-            made.stop()
+        # Two clocks are more than a minute apart from the others', and two minutes from each other.
+        made.by, made.ahead = by, {names[1]: 61.0, names[2]: -61.0}
+        held.callback(made.stop)
+        cuts = Cuts(made, names, side, done)
+        for name in (*servers, *names):
+            made.start(name)
+        wait_until(lambda: all(map(cuts.connected, names)), timeout_s=STEP_S)
+        made.start(ASKER) if asks else made.coordinator("label", "demo")
+        for at, (time_s, phase) in enumerate((time_s, phase) for time_s in seconds for phase in PHASES):
+            seat = names[at % len(names)]
+            cuts.strike(seat, f"{phase}-{seat}", time_s)
+            cuts.strike("centre", f"{phase}-{seat}", time_s)
+            if guardian and phase != PHASES[0]:
+                cuts.strike(guardian, f"piece{PHASES.index(phase) - 1}-guardian", time_s)
+        cuts.upsets()
+        cuts.next_batch()
+        cuts.end()
+        if asks:
+            wait_until(cuts.asked, timeout_s=2 * STEP_S)
+        else:
+            made.finish()
+        skewed = [name for name in names if any(each["event"] == "clock_skew" for each in cuts.events(name))]
+        assert skewed == names[1:3], f"told that their clocks are wrong: {skewed}"
     done["batches"] = cuts.number()
     compare(folder, side, guardian, names)
-
-
-def _five():
-    data = demo_data(None)
-    return replace(data, pool=data.pool[:POOL], rows={**data.rows, "fifth": data.rows["cleveland"][::2]})
-
-
-def _labelled(folder: Path, level: str, by: float):
-    data = _five()
-    study = replace(demo_study(data).voting(batch_limit=1), quorum=3)
-    epsilon = 12.0 if level == "clear" else 40.0
-    study = replace(
-        study,
-        roster=tuple(replace(seat, epsilon=epsilon) for seat in study.roster),
-        terms=replace(study.terms, deadline_s=DEADLINE_S / by),
-    )
-    if level == "secure_sum":
-        keys = tuple(encoded_point(new_key().public_key()) for _ in study.roster)
-        votes = replace(study.votes, view="histogram")
-        study = replace(
-            study, confidentiality=SecureSum(units=64, colluders=0, seat_keys=keys), votes=votes,
-            accountant_name="gaussian",
-        )  # fmt: skip
-    made = (Summed if level == "secure_sum" else Labelled)(folder, data, study, say=lambda line: None)
-    if level == "two_server":
-        made.add_guardian()
-    try:
-        made.set_up()
-    except BaseException:
-        made.stop()
-        raise
-    return made
 
 
 def main() -> int:

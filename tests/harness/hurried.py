@@ -16,19 +16,9 @@ import time
 from pathlib import Path
 
 # Where programs wait for each other.
-TIMED = (
-    "runtime.guardian_carrier",
-    "party.connection.node",
-    "party.connection.seat",
-    "party.connection.dialling",
-    "party.asking.asking",
-    "coordinator.connection.hub",
-    "coordinator.connection.sessions",
-    "coordinator.labelling.jobs",
-    "coordinator.labelling.late_seats",
-    "guardian.port",
-    "protocols.wire.guardian",
-)
+TIMED = """runtime.guardian_carrier party.connection.node party.connection.seat party.connection.dialling
+    party.asking.asking coordinator.connection.hub coordinator.connection.sessions coordinator.labelling.jobs
+    coordinator.labelling.late_seats guardian.port protocols.wire.guardian""".split()
 _LONGEST_S, _LOOK_S = 300.0, 0.005
 
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.asked_processes import ASKER, AskedProcesses
-from party.demo.demo_data import HOSPITALS, demo_data, demo_study
+from party.demo.demo_data import HOSPITALS, DemoData, demo_data, demo_study
 from protocols.crypto.identity import encoded_point, new_key
 from protocols.ledger.ledger import Ledger
 from protocols.study.levels import LEVELS, SecureSum
@@ -99,22 +99,33 @@ def kill(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def labelled(folder: Path, level: str, kills: int, draw: random.Random, done: Counter[str]) -> None:
-    """Kills while a coordinator labels; then the study is finished, released, verified and audited."""
-    data = demo_data(None)
+def consortium_of(folder: Path, level: str, data: DemoData, *, kinds=(ConsortiumHere, SummedConsortium), **terms):
+    """The demo's consortium at a level, of which three hospitals are a quorum, asked a query at a time. kinds: of it,
+    elsewhere and at secure_sum; terms: of its study, that differ."""
     study = replace(demo_study(data).voting(batch_limit=1), quorum=3)
     # As many queries as the pool has; real-valued noise, at level clear, needs a smaller epsilon.
     epsilon = 12.0 if level == "clear" else 40.0
-    study = replace(study, roster=tuple(replace(seat, epsilon=epsilon) for seat in study.roster))
+    roster = tuple(replace(seat, epsilon=epsilon) for seat in study.roster)
+    study = replace(study, roster=roster, terms=replace(study.terms, **terms))
     if level == "secure_sum":
         keys = tuple(encoded_point(new_key().public_key()) for _ in study.roster)
-        terms = SecureSum(units=64, colluders=0, seat_keys=keys)
+        secret = SecureSum(units=64, colluders=0, seat_keys=keys)
         study = replace(
-            study, confidentiality=terms, votes=replace(study.votes, view="histogram"), accountant_name="gaussian"
+            study, confidentiality=secret, votes=replace(study.votes, view="histogram"), accountant_name="gaussian"
         )
-    made = (SummedConsortium if level == "secure_sum" else ConsortiumHere)(folder, data, study, say=lambda line: None)
+    made = kinds[level == "secure_sum"](folder, data, study, say=lambda line: None)
     if level == "two_server":
         made.add_guardian()
+    return made
+
+
+def labelled(
+    folder: Path, level: str, kills: int, draw: random.Random, done: Counter[str], *, pool: int | None = None
+) -> None:
+    """Kills while a coordinator labels; then the study is finished, released, verified and audited. pool: how many of
+    the demo's queries [all]."""
+    data = demo_data(None)
+    made = consortium_of(folder, level, replace(data, pool=data.pool[:pool]))
     victims = ["centre", *(["guardian"] if level == "two_server" else []), *HOSPITALS]
     at_level = Kills(folder, level, draw, done)
 

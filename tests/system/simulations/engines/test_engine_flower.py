@@ -87,3 +87,42 @@ def test_a_start_of_ray_that_fails_is_an_engines_error_and_leaves_no_process(
     left = [each for each in psutil.Process().children(recursive=True) if each.pid not in ours]
     assert [each.name() for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
     assert not flower.ray.is_initialized()
+
+
+def test_what_a_lost_host_was_asked_is_asked_of_those_that_are_left_until_none_is(
+    flower: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, asked = [], []
+
+    class Losing:
+        """Two nodes; in the first two simulations, the second is on a host that is lost before it answers."""
+
+        def __init__(self) -> None:
+            starts.append(self)
+
+        def nodes(self) -> list[int]:
+            return [1, 2]
+
+        def replies(self, messages):
+            for content, node in messages:
+                if node == 2 and len(starts) < 3:
+                    lost = SimpleNamespace(code=0, reason="<class 'ray.exceptions.ActorDiedError'>:<'gone'>")
+                    yield SimpleNamespace(has_error=lambda: True, error=lost)
+                requests = dict(content["requests"])
+                asked.extend(requests)
+                answers = {"parties": list(requests), "replies": list(requests.values())}
+                yield SimpleNamespace(has_error=lambda: False, content={"answers": answers})
+
+    monkeypatch.setattr(flower, "Message", lambda content, dst_node_id, **_: (content, dst_node_id))
+    requests, host = {"a": b"1", "b": b"2"}, HostSpec("tests.harness.echo_host:open_host")
+    for hosts, lost in ((3, False), (2, True)):
+        monkeypatch.setattr(flower, "_hosts", lambda hosts=hosts: hosts)
+        starts.clear()
+        ask = flower._FlowerExchange(Losing, host, list(requests))
+        if lost:
+            with refuses(EngineFailed, "run the same command again"):
+                ask(requests)
+        else:
+            assert ask(requests) == requests
+            assert asked == ["a", "b"]
+        assert len(starts) == hosts
