@@ -69,7 +69,7 @@ class Stages:
                     return super().__call__(requests)
 
         @contextlib.contextmanager
-        def dialled(study: Study, line: asking.Line) -> Iterator[Channel]:
+        def dialled(study: Study, line: asking.AskingLine) -> Iterator[Channel]:
             with stages.timed("counting" if stages._voted else "dealing"), dial(study, line) as channel:
                 yield channel
 

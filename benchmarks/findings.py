@@ -40,7 +40,7 @@ from simulations.setup.experiment import experiment, experiment_budgets, units_o
 from simulations.stages.inputs import DatasetInputs, Host
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import label_record_seed
-from simulations.stages.vote_source import labelled, record_study_of, votes_source
+from simulations.stages.vote_source import labelled_source, record_study_of, votes_source
 
 TEACHERS = 25
 # By way: mechanisms, tau and noise that are tried; sigma in shares of the votes cast.
@@ -95,7 +95,7 @@ def of_teachers(dataset: Dataset, *, seed: int) -> Iterator[dict[str, object]]:
             inputs = DatasetInputs(settings, dataset, shards, None, host)
             _, study = study_of(inputs)
             source = votes_source(inputs, host=host, reporter=reporter)
-            result = labelled(study, source, seed, settings, host)
+            result = labelled_source(study, source, seed, settings, host)
             students = released_students(settings, source, [result], host)
             found = findings_found(source.studied or dataset, [result.said], students, None)  # type: ignore[list-item, arg-type]
             assert found is not None

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from simulations.datasets.dataset import Dataset, DatasetRequest
-from simulations.datasets.rendered import drawn
+from simulations.datasets.rendered import drawn_dataset
 
 CLASSES: Final = (
     "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"
@@ -35,7 +35,7 @@ _Plane = Float64[ndarray, "samples pixels"]
 
 def load(request: DatasetRequest) -> Dataset:
     """Images f32 [N, 28, 28] in [0, 1], cloth bright. Raises InvalidInput for another number of classes than 10."""
-    return drawn(
+    return drawn_dataset(
         request,
         name="garments",
         class_names=CLASSES,

@@ -41,7 +41,7 @@ from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import contribution_sum, said
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, DatasetRequest
-from simulations.setup.levels import batch_noise
+from simulations.setup.levels import drawn_noise
 from simulations.setup.partition import BySite, Iid, partition
 from simulations.stages.record_votes import soft_pool_labels
 from simulations.stages.replay import replay
@@ -123,7 +123,7 @@ def accuracy(of: _Setting, sums: Sums) -> float:
     """The usual student's, if hospitals send these sums."""
     population = sum(map(len, of.units))
     result = replay(
-        of.study, RecordSums(of.study.classes, list(sums)), noise=batch_noise(of.study, seed=of.seed), presence=None
+        of.study, RecordSums(of.study.classes, list(sums)), noise=drawn_noise(of.study, seed=of.seed), presence=None
     )
     pool = of.data.public_inputs
     soft = soft_pool_labels(of.study, result.labelling, of.queries, pool, records=population)

@@ -22,7 +22,7 @@ from membership_lira import likelihood_ratios
 
 from coordinator.students import student_kind
 from coordinator.students.student import one_hot
-from simulations.membership.attack import SCORES, area_ceiling, loss, true_positive_ceiling
+from simulations.membership.attack import ATTACK_SCORES, area_ceiling, loss, true_positive_ceiling
 from simulations.membership.report import area, rates
 from simulations.pipeline import run, study_of
 from simulations.progress import Reporter
@@ -48,7 +48,7 @@ def speed() -> None:
     rng = np.random.default_rng(0)
     probabilities, labels = rng.dirichlet(np.ones(10), size=20_000), rng.integers(10, size=20_000)
     start = time.perf_counter()
-    scores = {name: score(probabilities, labels) for name, score in SCORES.items()}
+    scores = {name: score(probabilities, labels) for name, score in ATTACK_SCORES.items()}
     scoring = time.perf_counter() - start
     members, others = np.split(scores["loss"], 2)
     start = time.perf_counter()

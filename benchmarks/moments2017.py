@@ -26,8 +26,8 @@ from protocols.research.data_dependent import (
     Least,
     QueryVotes,
     Units,
-    alike,
-    spread,
+    alike_units,
+    spread_over_units,
 )
 from protocols.research.papernot import check_counts
 from protocols.research.private import Private
@@ -56,11 +56,11 @@ class Moments2017(DataDependentAccountant):
                 gamma=mechanism.gamma,
                 sensitivity=s,
             ).map(partial(np.multiply, float(present.any())))
-            for _, s, present in alike(units)
+            for _, s, present in alike_units(units)
         ]
 
         def least(each: list[Float64[ndarray, "..."]]) -> Figures:
-            epsilons = (spread(each, units) - np.log(units.delta)[:, None]) / MOMENTS
+            epsilons = (spread_over_units(each, units) - np.log(units.delta)[:, None]) / MOMENTS
             return Figures(happened=Least(epsilons.min(axis=1), MOMENTS[epsilons.argmin(axis=1)] + 1.0))
 
         return Private.gather(rows).map(least)

@@ -22,7 +22,7 @@ from numpy import ndarray
 
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
-from simulations.datasets.columns import encode, text
+from simulations.datasets.columns import coded, text
 from simulations.datasets.dataset import Dataset, DatasetRequest
 
 CLASSES: Final = ("cardiac", "respiratory", "abdominal", "urinary", "neurological", "musculoskeletal")
@@ -235,7 +235,7 @@ def load(request: DatasetRequest) -> Dataset:
     asked = {"private": request.private_size, "public": request.public_size, "test": request.test_size}
     notes = {part: draw_notes(size or SIZES[part], seed=request.seed, part=part) for part, size in asked.items()}
     inputs = {
-        part: encode({"note": each.texts}, COLUMNS, missing=MISSING, where=f"notes {part}")
+        part: coded({"note": each.texts}, COLUMNS, missing=MISSING, where=f"notes {part}")
         for part, each in notes.items()
     }
     return Dataset(

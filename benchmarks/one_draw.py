@@ -25,7 +25,7 @@ from simulations.planning.objective import OBJECTIVES
 from simulations.planning.predict import PilotVotes, Planner
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import StoredVotes, VoteCounts, read_labels, read_votes
+from simulations.stages.stored_votes import StoredVotes, VoteCounts, load_labels, load_votes
 
 DELTAS = {"mnist": 1e-5, "adult": 1e-6}
 LEVELS = (0.95, 0.97, 0.98, 0.99)
@@ -41,7 +41,7 @@ TRIED = ("label_only", "exact_composition")
 def votes(name: str) -> tuple[StoredVotes, int]:
     """The stored votes of one ensemble, and how many teachers it has."""
     folder = Path(os.environ["CONCLAVE_DATA"]) / "pate_votes/pate2018"
-    return read_votes(folder / f"{name}_250_teachers.npy", kind=None, classes=None, parties=250)
+    return load_votes(folder / f"{name}_250_teachers.npy", kind=None, classes=None, parties=250)
 
 
 def frontier() -> None:
@@ -62,7 +62,7 @@ def frontier() -> None:
 def replays(epsilon: float, seeds: int) -> None:
     """Labels and accuracy on MNIST's votes, over seeds."""
     stored, parties = votes("mnist")
-    truth = read_labels(
+    truth = load_labels(
         f"{Path(os.environ['CONCLAVE_DATA']) / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10
     )
     assert isinstance(stored, VoteCounts)

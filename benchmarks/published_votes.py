@@ -20,7 +20,7 @@ from protocols.budgets import accountant as accountants
 from protocols.budgets.accountant import Accountant, GaussianRdp
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import read_labels, read_votes
+from simulations.stages.stored_votes import load_labels, load_votes
 
 
 class ClassicConversion(GaussianRdp):
@@ -42,10 +42,10 @@ def mean_answers(accountant: Accountant, *, seeds: int = 20) -> tuple[float, flo
     """Mean answers, queries asked and label accuracy under one accountant."""
     accountants.ACCOUNTANTS = {**accountants.ACCOUNTANTS, accountant.name: accountant}
     data = Path(os.environ["CONCLAVE_DATA"])
-    stored, parties = read_votes(
+    stored, parties = load_votes(
         data / "pate_votes/pate2018/mnist_250_teachers.npy", kind=None, classes=None, parties=250
     )
-    truth = read_labels(f"{data / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
+    truth = load_labels(f"{data / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
     settings = experiment(
         parties=parties,
         budgets="2.0",

@@ -39,7 +39,7 @@ from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts, read_labels, read_votes
+from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts, load_labels, load_votes
 from simulations.stages.vote_source import votes_source
 
 NAMES = ("mnist", "adult", "garments", "glyphs")
@@ -135,10 +135,10 @@ def _choose(case: Case, order: str) -> Choose:
 
 def _mnist(seed: int) -> Case:
     data = Path(os.environ["CONCLAVE_DATA"])
-    stored, parties = read_votes(
+    stored, parties = load_votes(
         data / "pate_votes/pate2018/mnist_250_teachers.npy", kind=None, classes=None, parties=250
     )
-    truth = read_labels(f"{data / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
+    truth = load_labels(f"{data / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
     with np.load(data / "mnist/mnist.npz") as archive:
         images, classes = archive["x_test"].astype(np.float32) / 255, archive["y_test"].astype(np.int64)
     assert isinstance(stored, VoteCounts)  # as published

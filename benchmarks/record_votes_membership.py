@@ -42,7 +42,7 @@ from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
 from simulations.membership.attack import ceiling_of, loss
 from simulations.membership.report import AttackCeiling, Estimate, RateAt, advantage, area, best_threshold, rates
-from simulations.setup.levels import batch_noise
+from simulations.setup.levels import drawn_noise
 from simulations.setup.partition import BySite, partition
 from simulations.stages.record_cells import Contribution
 from simulations.stages.record_votes import contributions, soft_pool_labels
@@ -154,7 +154,7 @@ def _derived(seed: int, run: int, side: int) -> int:
 
 
 def _released(study: Study, sums: Sequence[Contribution], *, seed: int, noise: bool) -> Labelling:
-    made = replay(study, RecordSums(study.classes, sums), noise=batch_noise(study, seed=seed), presence=None).labelling
+    made = replay(study, RecordSums(study.classes, sums), noise=drawn_noise(study, seed=seed), presence=None).labelling
     return made if noise else replace(made, cells=np.sum(sums, axis=0))
 
 

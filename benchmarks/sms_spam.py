@@ -17,7 +17,7 @@ from protocols.errors import DataCorrupt
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
 from runtime.checked_files import check_content, line_digests, read_unpacked
-from simulations.datasets.columns import encode, text
+from simulations.datasets.columns import coded, text
 from simulations.datasets.dataset import Dataset, DatasetRequest, cut_as_asked
 from simulations.datasets.sources import find, published
 
@@ -41,7 +41,7 @@ def load(request: DatasetRequest) -> Dataset:
     same = np.unique(messages, return_inverse=True)[1]
     parts = cut_as_asked(request, labels, groups=same, sizes=about.sizes, name="sms_spam")
     return Dataset.of(
-        encode({"message": messages}, COLUMNS, missing=MISSING, where="sms_spam"),
+        coded({"message": messages}, COLUMNS, missing=MISSING, where="sms_spam"),
         labels,
         parts,
         name="sms_spam",

@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.datasets.glyphs import EXTENT, render_templates, sample
-from simulations.datasets.rendered import drawn
+from simulations.datasets.rendered import drawn_dataset
 
 DIGITS: Final = "0123456789"
 SIDE: Final = 32
@@ -37,7 +37,7 @@ _GREY: Final = np.array([0.299, 0.587, 0.114])
 def load(request: DatasetRequest) -> Dataset:
     """Images f32 [N, 32, 32, 3] in [0, 1]. Raises InvalidInput for another number of classes than 10."""
     templates = render_templates(DIGITS)
-    return drawn(
+    return drawn_dataset(
         request,
         name="street_digits",
         class_names=DIGITS,

@@ -33,7 +33,7 @@ from coordinator.queries.questions import in_order
 from coordinator.students import student_kind
 from simulations.setup.experiment import experiment, experiment_budgets, make_study, parse_seeds
 from simulations.stages.label import label_seed, mean_and_interval
-from simulations.stages.stored_votes import VoteCounts, read_labels, read_votes
+from simulations.stages.stored_votes import VoteCounts, load_labels, load_votes
 
 POOL = 9000
 _OF_THE_PAPER = {"mechanism": "confident_gnmax", "threshold": 200.0, "sigma_threshold": 150.0, "sigma": 40.0}
@@ -88,10 +88,10 @@ def _keep(asked: argparse.Namespace, seed: int, row: list[float]) -> None:
 
 
 def _read(data: Path) -> Votes:
-    stored, parties = read_votes(
+    stored, parties = load_votes(
         data / "pate_votes/pate2018/mnist_250_teachers.npy", kind=None, classes=None, parties=250
     )
-    truth = read_labels(f"{data / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
+    truth = load_labels(f"{data / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
     with np.load(data / "mnist/mnist.npz") as archive:
         images, classes = archive["x_test"].astype(np.float32) / 255, archive["y_test"].astype(np.int64)
     assert isinstance(stored, VoteCounts)  # as published

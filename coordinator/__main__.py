@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from runtime.distribution import run
+from runtime.distribution import run_program
 
 
 def main() -> None:
     """Runs the command line; the process ends with its exit code."""
-    run("coordinator.commands.group")
+    run_program("coordinator.commands.group")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from protocols.errors import DataUnavailable, InvalidInput
 from runtime.address import check_address
 from runtime.files import read
 from runtime.key_files import read_key
-from runtime.settings import read_settings, write_settings
+from runtime.settings import read_toml_settings, write_settings
 
 # In the folder of a study, what its second batch is about.
 ASKED_ABOUT = "asked_about.model"
@@ -96,7 +96,7 @@ class CoordinatorHome:
     def settings(self) -> CoordinatorSettings:
         """Reads coordinator.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:
-            return read_settings(self.settings_file, CoordinatorSettings)
+            return read_toml_settings(self.settings_file, CoordinatorSettings)
         except DataUnavailable:
             raise DataUnavailable(
                 f"{self.folder} holds no coordinator; run conclave-coordinator init, or give --home"

@@ -20,7 +20,7 @@ from coordinator.connection.sessions import Connected, Silence
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.jobs import Guardians, OpensStudies, ServedStudy
 from coordinator.members import Authority
-from coordinator.status import families, operator_page, read_status, students_trained
+from coordinator.status import operator_page, read_status, status_metrics, students_trained
 from coordinator.store.store import Job, Serving, SessionRecord, SilenceRecord, Store
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
@@ -191,7 +191,7 @@ def _serve_one_certificate(
             monitor = Monitor(
                 settings.metrics_port,
                 healthy=running.healthy,
-                metrics=lambda: exposition(families(read_status(store, now_s=time.time())), dict(log.counts)),
+                metrics=lambda: exposition(status_metrics(read_status(store, now_s=time.time())), dict(log.counts)),
             )
         ports = (port, enrol_port or 0, monitor.port if monitor else 0)
         store.trail.append("serve_started", port=port)

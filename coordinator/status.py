@@ -20,7 +20,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.plural import at_most, counted, some
 from protocols.study.study import Study, party_of
 from runtime.loopback import Family
-from runtime.page import document, folded, strip, table, text, verdict
+from runtime.page import document, folded_list, strip, table, text, verdict
 
 # Serve writes every half second; a slow disk may delay that.
 _ALIVE_S = 10.0
@@ -191,7 +191,7 @@ def _parties(store: Store, connected: set[str], denied: dict[str, str], now_s: f
     ]
 
 
-def families(status: Mapping[str, Any]) -> list[Family]:
+def status_metrics(status: Mapping[str, Any]) -> list[Family]:
     """The figures of coordinator.status.read_status, as metrics."""
     studies = status["studies"]
     seats = [({"study": study["study"], "seat": seat["seat"]}, seat) for study in studies for seat in study["seats"]]
@@ -360,7 +360,7 @@ def _studies(studies: Sequence[Mapping[str, Any]], enrolled: Collection[str]) ->
             strip(_steps(study, enrolled)),
             f"<p>{text(asked + answered)}; quorum {text(study['quorum'])} of {counted(len(study['seats']), 'seat')}. "
             f"{text(_sentence(study['message']))}</p>",
-            folded(f"All {counted(len(study['seats']), 'seat')} of {study['study']}", table(
+            folded_list(f"All {counted(len(study['seats']), 'seat')} of {study['study']}", table(
                 f"Seats of {study['study']}",
                 ("seat", "connected", "answers left", "epsilon used", "guaranteed", "delta", "batches left out"),
                 [
@@ -401,7 +401,7 @@ def _hospitals(status: Mapping[str, Any]) -> list[str]:
         listed = table("Connections and certificates", head, rows, words=(1,))
     return [
         "<h2>Hospitals</h2>",
-        folded(f"All {len(rows)} hospitals", listed) if len(rows) > _MOST_OPEN else listed,
+        folded_list(f"All {len(rows)} hospitals", listed) if len(rows) > _MOST_OPEN else listed,
         *([f"<p>Invited, and not enrolled yet: {text(some(invited))}.</p>"] if invited else []),
     ]
 

@@ -18,7 +18,7 @@ from protocols.refusals.code import Code
 from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, passphrase_command, run_group
 from runtime.files import read_received
 from runtime.logs import Log
-from runtime.printing import print_json, say_next, table
+from runtime.printing import print_json, say_next, text_table
 
 if TYPE_CHECKING:
     from guardian.home import GuardianHome
@@ -238,7 +238,7 @@ def status(home: GuardianHome, as_json: bool) -> None:
             f"{counted(study['pool'], 'query')} asked in {counted(study['batches'], 'batch')} "
             f"({study['unsettled']} without outcome), {study['answered']} answered; until {study['ends']}"
         )
-        click.echo(table(columns, [list(seat.values()) for seat in study["seats"]]))
+        click.echo(text_table(columns, [list(seat.values()) for seat in study["seats"]]))
 
 
 cli.add_command(

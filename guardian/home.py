@@ -52,7 +52,7 @@ from protocols.wire.guardian import GuardedStudy, check_terms_apart
 from runtime.address import check_address
 from runtime.files import folder_beside, put_in_place, read, write_atomically
 from runtime.key_files import read_key, read_key_of
-from runtime.settings import read_settings, write_settings
+from runtime.settings import read_toml_settings, write_settings
 
 _DENIED_BYTES = 2**20
 
@@ -104,7 +104,7 @@ class GuardianHome:
     def settings(self) -> GuardianSettings:
         """Reads guardian.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:
-            return read_settings(self.settings_file, GuardianSettings)
+            return read_toml_settings(self.settings_file, GuardianSettings)
         except DataUnavailable:
             raise DataUnavailable(
                 f"{self.folder} holds no guardian; run conclave-guardian init, or give --home"

@@ -328,7 +328,7 @@ class JudgesFound:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedStudent:
+class VerifiedStudent:
     """A student whose release the consortium's coordinator signed, and the study that says how records are encoded.
 
     features: what the student sees of a record, None for the record itself; judged: None where nobody judged it;
@@ -408,7 +408,7 @@ class ReleasedStudent:
         return output
 
 
-def read_student(folder: Path, *, authority: x509.Certificate, coordinator: str) -> ReleasedStudent:
+def read_student(folder: Path, *, authority: x509.Certificate, coordinator: str) -> VerifiedStudent:
     """The student of a release that the coordinator signed and nobody altered since, with its features.
 
     authority: the consortium's certificate, as it was obtained at enrolment. Raises Refused or DataCorrupt for a
@@ -432,7 +432,7 @@ def read_student(folder: Path, *, authority: x509.Certificate, coordinator: str)
                 f"{study.terms.input_shape}, the study's"
             )
     judged, ranges = _judges_found(folder, study), _ranges(folder)
-    return ReleasedStudent(study, read_bytes(path, most=2**31), str(path), features, judged, ranges)
+    return VerifiedStudent(study, read_bytes(path, most=2**31), str(path), features, judged, ranges)
 
 
 def _ranges(folder: Path) -> dict[str, tuple[float, float]]:

@@ -20,9 +20,9 @@ from party.connection.dialling import say_hello
 from party.home import PartyHome
 from party.lifetime import seats_of
 from party.settings import Invitation, PartySettings
-from party.voting.contribution import read_votes, votes_given
+from party.voting.contribution import read_contribution, votes_given
 from party.voting.teacher_process import late_after_s
-from party.voting.trained import read_manifest, read_measured
+from party.voting.trained import read_measured, read_teachers_manifest
 from protocols.crypto.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify
 from protocols.errors import (
     ConclaveError,
@@ -275,7 +275,7 @@ def _ready(home: PartyHome, study: DeployedStudy, approval: Approval) -> Hop:
 def _teachers_ready(home: PartyHome, study: DeployedStudy, seats: Sequence[str], name: str, until: str) -> Hop:
     try:
         for seat in seats:
-            read_manifest(home.teachers(study.digest, seat))
+            read_teachers_manifest(home.teachers(study.digest, seat))
     except DataUnavailable as error:
         return Hop(name, True, f"{until}; {error}", f"run: conclave-party train {study.name}", waits=True)
     trained = f"{until}, trained: {counted(teacher_votes(study).teachers, 'teacher')} per seat"
@@ -286,7 +286,7 @@ def _records_ready(home: PartyHome, study: DeployedStudy, seats: Sequence[str], 
     waiting = [seat for seat in seats if not votes_given(home, study, seat)]
     try:
         for seat in waiting:
-            read_votes(home.contribution(study.digest, seat), study)
+            read_contribution(home.contribution(study.digest, seat), study)
     except (DataUnavailable, DataCorrupt) as error:
         todo = "run: conclave-party approve STUDY.toml --queries FILE, which counts its votes again"
         return Hop(name, False, str(error), todo, 3)

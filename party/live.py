@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from party.budget.policy import Approval, Policy
-from party.budget.spending import Bound, SeatSpent, bounded, code_of, spending, what_was_spent
+from party.budget.spending import Exactness, SeatSpent, bounded, code_of_doubt, spending, what_was_spent
 from party.connection.seat import ServedSeat
 from party.home import PartyHome
 from party.lifetime import LifetimeUse
@@ -102,7 +102,7 @@ class SeatState:
     ends: str
     once: bool
     missed: bool = False
-    bound: Bound = Bound.EXACT
+    bound: Exactness = Exactness.EXACT
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class NodeState:
     troubles: Sequence[str]
     seats: Sequence[SeatState]
     lifetime: Sequence[LifetimeUse]
-    lifetime_bound: Bound
+    lifetime_bound: Exactness
     approvals: Sequence[Approval]
     approved_ns: dict[str, int]
     happened: Sequence[Happened]
@@ -169,7 +169,7 @@ def node_state(
         connected=recent.stands,
         since=datetime.datetime.fromtimestamp(recent.since_s, datetime.UTC),
         certificate_days=days_left(home.certificate, now),
-        troubles=[*dict.fromkeys(f"{each}; {meaning_of(code_of(each)).next_step}" for each in doubts), *troubles],
+        troubles=[*dict.fromkeys(f"{each}; {meaning_of(code_of_doubt(each)).next_step}" for each in doubts), *troubles],
         seats=[
             replace(seat_state(each), missed=("asked_without", each.study.name) in recent.troubles)
             for each in found.seats
@@ -313,7 +313,7 @@ def needs_of(state: NodeState) -> list[str]:
 
 def _left(seat: SeatState) -> str:
     who = seat.study if seat.seat.count("/") == 0 else f"{seat.study} ({seat.seat})"
-    if seat.bound is not Bound.EXACT:
+    if seat.bound is not Exactness.EXACT:
         return f"{who}: what it spent cannot be proved"
     if seat.missed:
         return f"{who}: asked once, without this hospital"

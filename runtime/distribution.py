@@ -76,7 +76,7 @@ def installed_part(parts: Parts[T], name: str) -> T:
 _EXTRAS: Final = {"party": "party", "coordinator": "coordinator", "guardian": "party", "simulations": "sim"}
 
 
-def run(commands: str) -> NoReturn:
+def run_program(commands: str) -> NoReturn:
     """Runs the command line of this module, which has `run_command`; the process ends with its exit code.
 
     One BLAS and one torch thread, unless the environment says otherwise, so that teachers, students and results do not

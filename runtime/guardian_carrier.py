@@ -58,12 +58,12 @@ def listen() -> tuple[tuple[str, int], ...]:
     )
 
 
-def dial(host: str) -> tuple[tuple[str, int | str], ...]:
+def options_of(host: str) -> tuple[tuple[str, int | str], ...]:
     """Options of a client of one connection, which nothing is sent over twice. host: the name in the certificate."""
     return (("grpc.ssl_target_name_override", host), ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
 
 
-_OPTIONS = [*GUARDIAN_STREAM, *dial(GUARDIAN_HOST), ("grpc.http2.max_pings_without_data", 0)]
+_OPTIONS = [*GUARDIAN_STREAM, *options_of(GUARDIAN_HOST), ("grpc.http2.max_pings_without_data", 0)]
 
 
 @contextmanager

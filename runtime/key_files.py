@@ -29,7 +29,7 @@ _CREDENTIAL: Final = "conclave-passphrase"
 _COMMAND_S: Final = 60.0
 
 
-def passphrase(whose: str) -> bytes:
+def read_passphrase(whose: str) -> bytes:
     """The passphrase, without a line's end: of the helper, the file, systemd's credential or the variable, in this
     order; otherwise typed at the terminal.
 
@@ -42,7 +42,7 @@ def new_passphrase(whose: str) -> bytes:
     """A new passphrase: typed twice at the terminal, also where the environment has one, which opens what there is; as
     `passphrase` where there is no terminal.
     """
-    return _typed(whose, "New passphrase", confirm=True) if sys.stdin.isatty() else passphrase(whose)
+    return _typed(whose, "New passphrase", confirm=True) if sys.stdin.isatty() else read_passphrase(whose)
 
 
 def _typed(whose: str, what: str, *, confirm: bool) -> bytes:
@@ -132,7 +132,7 @@ def _read(path: Path, lost: str) -> PrivateKey:
 
 def _unlocked(pem: bytes, path: Path) -> PrivateKey:
     try:
-        return private_key_from_pem(pem, passphrase=passphrase(str(path)))
+        return private_key_from_pem(pem, passphrase=read_passphrase(str(path)))
     except InvalidInput:
         raise
     except ValueError:

@@ -30,7 +30,7 @@ _MOST_ROWS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Course:
     """What came of a study: when it was released (ISO), how many questions were asked and answered, why it ended."""
 
     released: str
@@ -48,7 +48,7 @@ class Hospital:
     lifetime: tuple[str, ...]
 
 
-def officers_file(study: DeployedStudy, *, asked: Asked | None = None, hospital: Hospital | None = None) -> str:
+def officers_file(study: DeployedStudy, *, asked: Course | None = None, hospital: Hospital | None = None) -> str:
     """The file as a page. asked: of a study that was released; hospital: the one that is to approve it."""
     about, whose, decision = protection_of(study), "for the release", "Decision, conditions, name, date, signature"
     if hospital is not None:
@@ -90,7 +90,7 @@ def _verdict(study: DeployedStudy, *, before: bool) -> str:
     )
 
 
-def _described(study: DeployedStudy, asked: Asked | None, hospital: Hospital | None) -> list[tuple[str, object]]:
+def _described(study: DeployedStudy, asked: Course | None, hospital: Hospital | None) -> list[tuple[str, object]]:
     terms, level = study.terms, study.confidentiality
     columns = ", ".join(each.column for each in terms.features) or f"inputs of shape {terms.input_shape}, no columns"
     guardian = [("Guardian (second server)", level.second_server)] if level.second_server else []

@@ -89,7 +89,7 @@ def annex(name: str, body: str) -> str:
     return f'<details class="annex"><summary>{text(name)}</summary>\n{body}\n</details>'
 
 
-def folded(name: str, body: str) -> str:
+def folded_list(name: str, body: str) -> str:
     """A long list, folded; on paper it is left out unless somebody opened it. body: HTML."""
     return f"<details><summary>{text(name)}</summary>\n{body}\n</details>"
 

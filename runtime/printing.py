@@ -77,7 +77,7 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A plain-text table with aligned columns, words to the left and numbers to the right."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     numeric = [all(isinstance(row[at], int | float) for row in rows) for at in range(len(columns))]
@@ -97,7 +97,7 @@ def _cell(cell: object) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
-def folded(text: str, rest: str = "", *, first: str = "") -> str:
+def wrapped(text: str, rest: str = "", *, first: str = "") -> str:
     """A line folded to 80 columns, but never within a word, as paths are copied. first, rest: how the lines begin."""
     return textwrap.fill(
         text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False
@@ -107,4 +107,4 @@ def folded(text: str, rest: str = "", *, first: str = "") -> str:
 def folded_under(text: str) -> str:
     """A line folded to 80 columns: what follows a heading in columns of its own stays in its column."""
     heading = _HEADING.match(text)
-    return folded(text, " " * (len(heading[0]) if heading else len(text) - len(text.lstrip()) + 2))
+    return wrapped(text, " " * (len(heading[0]) if heading else len(text) - len(text.lstrip()) + 2))

@@ -27,7 +27,7 @@ def named_toml(path: Path) -> dict[str, Any]:
         raise InvalidInput(str(error)) from None
 
 
-def read_settings(path: Path, kind: type[Settings]) -> Settings:
+def read_toml_settings(path: Path, kind: type[Settings]) -> Settings:
     """The settings in a file of one table, whose keys are a dataclass's fields: texts, whole numbers, flags.
 
     Raises DataUnavailable if it is absent, InvalidInput for a wrong key or value.

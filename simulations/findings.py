@@ -69,8 +69,8 @@ class CeilingOfFindings:
         return float(np.average([each.accuracy() for each in self.each], weights=weights))
 
 
-Said = Float64[ndarray, "pool findings"]  # of labels: probabilities, NaN where they say nothing
-Released = ReleasedStudent | StudentsOfFindings
+_Said = Float64[ndarray, "pool findings"]  # of labels: probabilities, NaN where they say nothing
+ReleasedStudents = ReleasedStudent | StudentsOfFindings
 Ceilings = Ceiling | CeilingOfFindings
 
 
@@ -122,13 +122,13 @@ class FindingsFound:
         return float(np.mean(known)) if known else None
 
 
-def students_of(released: Released) -> tuple[ReleasedStudent, ...]:
+def students_of(released: ReleasedStudents) -> tuple[ReleasedStudent, ...]:
     """The student of each finding, or of the one label."""
     return released.each if isinstance(released, StudentsOfFindings) else (released,)
 
 
 def findings_found(
-    dataset: Dataset, said: Sequence[Said], students: Sequence[StudentsOfFindings], pooled: Ceilings | None
+    dataset: Dataset, said: Sequence[_Said], students: Sequence[StudentsOfFindings], pooled: Ceilings | None
 ) -> FindingsFound | None:
     """What the students of the seeds, in the order of what labels say, tell of each finding; None where there are no
     students. pooled: the ceiling, if it was measured."""
@@ -166,7 +166,7 @@ class _Seed:
     micro: float
 
     @classmethod
-    def of(cls, dataset: Dataset, said: Said, students: StudentsOfFindings) -> _Seed:
+    def of(cls, dataset: Dataset, said: _Said, students: StudentsOfFindings) -> _Seed:
         tests, thresholds, labels, aurocs = [], [], [], []
         for at, (student, task) in enumerate(zip(students.each, dataset.tasks, strict=True)):
             tests.append(student.probabilities(task.test_inputs)[:, PRESENT])

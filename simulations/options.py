@@ -20,7 +20,7 @@ from protocols.reading import parse_json
 from protocols.research import DATA_DEPENDENT
 from protocols.study.several_findings import WAYS
 from simulations.datasets import DATASETS
-from simulations.engines import ENGINES, USUAL
+from simulations.engines import ENGINES, USUALLY
 from simulations.setup.accountants import named_accountants
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ _HOST_FLAGS = [
     _flag("--data-dir", "Folder of the data sets [CONCLAVE_DATA].", type=click.Path()),
     _flag("--cache-dir", "Folder of cached teachers and votes [CONCLAVE_CACHE, or your cache folder].",
           type=click.Path()),
-    _flag("--engine", f"{' | '.join(ENGINES)} | {USUAL} (flower where RAY_ADDRESS names a cluster, else in_process) "
-          "[usual].", default=USUAL),
+    _flag("--engine", f"{' | '.join(ENGINES)} | {USUALLY} (flower where RAY_ADDRESS names a cluster, else in_process) "
+          "[usual].", default=USUALLY),
     _flag("--workers", "Worker processes [one per core].", type=int),
 ]  # fmt: skip
 

@@ -42,7 +42,7 @@ from simulations.findings import (
     CeilingOfFindings,
     Ceilings,
     FindingsFound,
-    Released,
+    ReleasedStudents,
     StudentsOfFindings,
     findings_found,
 )
@@ -62,7 +62,14 @@ from simulations.stages.record_votes import live_record_votes
 from simulations.stages.replay import check_fit
 from simulations.stages.stored_votes import VoteCounts
 from simulations.stages.students import ReleasedStudent, alone_right, foretold
-from simulations.stages.vote_source import VoteSource, labelled, record_study_of, study_for, train_between, votes_source
+from simulations.stages.vote_source import (
+    VoteSource,
+    labelled_source,
+    record_study_of,
+    study_for,
+    train_between,
+    votes_source,
+)
 
 # Models of fewer values than this are trained before another process has imported what it needs.
 _MANY_VALUES = 10_000_000
@@ -101,7 +108,7 @@ class RunResult:
     source: VoteSource
     seeds: list[SeedResult]
     students: list[float | None]
-    released_student: Released | None
+    released_student: ReleasedStudents | None
     choices: list[Choice | None]
     teacher_accuracy: Float64[ndarray, "parties teachers"] | None
     plurality_accuracy: float | None
@@ -174,7 +181,7 @@ def _run(
     with reporter.stage(f"labels, {counted(len(settings.seeds), 'seed')}") as stage:
         seeds = []
         for done, seed in enumerate(settings.seeds, 1):
-            seeds.append(labelled(study, source, seed, settings, host))
+            seeds.append(labelled_source(study, source, seed, settings, host))
             stage.update(done, len(settings.seeds))
         live = _checked_live(study, source, seeds[0], settings, host)
         answered = [len(s.answered) for s in seeds]
@@ -205,7 +212,7 @@ def _run(
 
 
 def _told(
-    source: VoteSource, seeds: list[SeedResult], students: list[Released], pooled: Ceilings | None
+    source: VoteSource, seeds: list[SeedResult], students: list[ReleasedStudents], pooled: Ceilings | None
 ) -> FindingsFound | None:
     """How well each of several findings is told; None of one label."""
     if source.studied is None:
@@ -219,7 +226,7 @@ def _told(
 
 
 def _evaluated(
-    study: Study, source: VoteSource, seeds: list[SeedResult], students: list[Released]
+    study: Study, source: VoteSource, seeds: list[SeedResult], students: list[ReleasedStudents]
 ) -> tuple[JudgedStudent, ...]:
     """What judges find of each seed's student."""
     stored, studied = source.stored, source.studied
@@ -292,7 +299,7 @@ def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings:
 
 def released_students(
     settings: Experiment, source: VoteSource, seeds: list[SeedResult], host: Host
-) -> list[Released]:
+) -> list[ReleasedStudents]:
     """One untrained student per seed, or one for each finding; empty if none was requested."""
     if settings.student in (None, "none") or source.studied is None:
         return []
@@ -322,7 +329,7 @@ def _scores(source: VoteSource, result: SeedResult) -> ScoresStudent | None:
 
 
 def _accuracies(
-    settings: Experiment, students: list[Released], *, reporter: Reporter, title: str, private: bool
+    settings: Experiment, students: list[ReleasedStudents], *, reporter: Reporter, title: str, private: bool
 ) -> list[float | None]:
     """Test accuracy of each student; None for each seed where there is none. private: not for release, so that the
     closing line has no figure."""
@@ -415,7 +422,7 @@ def _rows_of_task(inputs: DatasetInputs, at: int) -> Dataset:
 
 
 def _by_group(
-    settings: Experiment, source: VoteSource, released: list[Released], pooled: Ceilings | None
+    settings: Experiment, source: VoteSource, released: list[ReleasedStudents], pooled: Ceilings | None
 ) -> ByGroup | None:
     """What the students do on each group of the test records; None where none was trained, and of several findings."""
     trained = [student for student in released if isinstance(student, ReleasedStudent) and student.trained_on]
@@ -467,7 +474,7 @@ def _baselines(
     if settings.individualization != "upsampling":
         plain = settings.changed(weights="uniform", stop="first-exhausted", individualization="weighting")
         study = study_for(plain, budgets, source)
-        seeds = [labelled(study, source, seed, plain, host) for seed in settings.seeds]
+        seeds = [labelled_source(study, source, seed, plain, host) for seed in settings.seeds]
         trained = released_students(settings, source, seeds, host)
         students = _accuracies(settings, trained, reporter=reporter, title="baseline, minimum budget", private=True)
     accuracies = [s.label_accuracy for s in seeds if s.label_accuracy is not None]

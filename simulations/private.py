@@ -41,7 +41,7 @@ from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import SeedResult
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.stored_votes import CastVotes, StoredVotes
-from simulations.stages.students import ReleasedStudent, first_student, pooled_student
+from simulations.stages.students import ReleasedStudent, first_seeds_student, pooled_student
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def _predictions(
     labels, round_one = first.labelling.labels, study.mechanism.round_one
     if not isinstance(inputs, DatasetInputs) or round_one is None or (labels[round_one:] == NOT_ASKED).all():
         return None
-    train = first_student(
+    train = first_seeds_student(
         inputs.studied, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir,
         linear=inputs.linear,
     )  # fmt: skip

@@ -22,7 +22,7 @@ class Reporter:
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
         self._quiet = quiet
-        self._shown: Stage | None = None
+        self._shown: ProgressStage | None = None
         self._stream = stream or sys.stderr
 
     @cached_property
@@ -42,10 +42,10 @@ class Reporter:
         print(f"warning: {text}", file=self._stream, flush=True)
 
     @contextmanager
-    def stage(self, title: str) -> Iterator[Stage]:
+    def stage(self, title: str) -> Iterator[ProgressStage]:
         """Reports one stage: yields an object whose update(done, total) shows done/total, rate and time left."""
         started = time.monotonic()
-        stage = Stage(self, title, started)
+        stage = ProgressStage(self, title, started)
         try:
             yield stage
         finally:
@@ -57,7 +57,7 @@ class Reporter:
     def stages(self) -> Iterator[Callable[[str, int, int], None]]:
         """Reports several stages: yields update(title, done, total), which opens a new stage for each new title."""
         with ExitStack() as stack:
-            current: dict[str, Stage] = {}
+            current: dict[str, ProgressStage] = {}
 
             def update(title: str, done: int, total: int) -> None:
                 if title not in current:
@@ -68,7 +68,7 @@ class Reporter:
 
             yield update
 
-    def show(self, stage: Stage) -> None:
+    def show(self, stage: ProgressStage) -> None:
         """Gives the terminal's line to a stage: a stage within another takes it over until the other goes on."""
         if self._shown is not None and self._shown is not stage:
             self._shown.close()
@@ -80,7 +80,7 @@ class Reporter:
         return not self._quiet and self.console.is_terminal
 
 
-class Stage:
+class ProgressStage:
     """Progress of one stage; `result` becomes its closing line."""
 
     def __init__(self, reporter: Reporter, title: str, started: float) -> None:

@@ -13,12 +13,12 @@ if __name__ == "__main__":
     _here = Path(__file__).resolve().parent
     sys.path[:] = [str(_here.parent), *(p for p in sys.path if Path(p or ".").resolve() != _here)]
 
-from runtime.distribution import run  # after the path is set
+from runtime.distribution import run_program  # after the path is set
 
 
 def main() -> None:
     """Runs the command line; the process ends with its exit code."""
-    run("simulations.commands.group")
+    run_program("simulations.commands.group")
 
 
 if __name__ == "__main__":

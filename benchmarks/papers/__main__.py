@@ -78,7 +78,7 @@ def _measured(flags: dict[str, Any]) -> None:
     from benchmarks.papers.running import check_data, measure, wanted
     from benchmarks.papers.written import write_papers
     from runtime.files import write_atomically
-    from runtime.printing import folded
+    from runtime.printing import wrapped
     from simulations.report.terminal import print_rows
     from simulations.setup.experiment import parse_seeds
 
@@ -98,7 +98,7 @@ def _measured(flags: dict[str, Any]) -> None:
                 rows: list[list[object]] = [list(cell_row(cell)) for cell in one.cells]
                 print_rows(f"{one.paper.name} {one.table.name}: {one.table.caption}", list(HEAD), rows)
                 for note in notes(one.cells):
-                    click.echo(folded(note, first="- ", rest="  "))
+                    click.echo(wrapped(note, first="- ", rest="  "))
     except KeyboardInterrupt:
         raise Interrupted(out) from None
     cells = write_papers(asked, measured, out)
@@ -107,7 +107,7 @@ def _measured(flags: dict[str, Any]) -> None:
         return
     click.echo(f"{verdict_text([cell for one in measured for cell in one.cells])}; {out / 'report.html'}")
     for title, said in verdict_points(measured):
-        click.echo(folded(f"{title} {said}", first="- ", rest="  "))
+        click.echo(wrapped(f"{title} {said}", first="- ", rest="  "))
 
 
 if __name__ == "__main__":

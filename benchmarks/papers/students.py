@@ -259,7 +259,7 @@ def _spent(
         labels = np.stack(
             [
                 # Only shown: nothing here charges or stops a study.
-                papernot.label_rdp(counts[part], _ORDERS, sigma=terms.sigma, sensitivity=votes).for_research()
+                papernot.each_label_rdp(counts[part], _ORDERS, sigma=terms.sigma, sensitivity=votes).for_research()
                 for votes in sensitivity.tolist()
             ],
             axis=1,

@@ -20,7 +20,7 @@ from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option, page_options, passphrase_command, show_link
 from runtime.exits import Exit, until_signalled
 from runtime.logs import Log
-from runtime.printing import pasteable, pasting_on_page, print_json, say_next, table
+from runtime.printing import pasteable, pasting_on_page, print_json, say_next, text_table
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
@@ -98,7 +98,7 @@ def _text(figures: dict[str, Any], now_s: float) -> str:
         rows = [
             [each["party"], each["connected"], each["days_left"], each["revoked"] or ""] for each in figures["parties"]
         ]
-        lines += ["", table(["party", "connected", "days left", "revoked"], rows)]
+        lines += ["", text_table(["party", "connected", "days left", "revoked"], rows)]
     for each in figures["silent"]:
         since = datetime.datetime.fromtimestamp(each["since_s"], datetime.UTC)
         lines.append(
@@ -118,7 +118,7 @@ def _text(figures: dict[str, Any], now_s: float) -> str:
             f"study {study['study']}: {study['state']}{said}; {study['asked']} of "
             f"{counted(study['pool'], 'query')} asked in "
             f"{counted(study['batches'], 'batch')}, {answered}; quorum {study['quorum']}",
-            table(*seat_rows(study)),
+            text_table(*seat_rows(study)),
         ]
         if asker is not None:
             lines.append(
@@ -408,7 +408,7 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
             said = (
                 f"batch {found.number} of {study}: {counted(found.queries, 'query')}, asked of "
                 f"{counted(len(rows), 'seat')}, not released\n"
-                f"{table(['seat', 'stays charged', 'epsilon used, with it', 'answers left'], rows)}\n"
+                f"{text_table(['seat', 'stays charged', 'epsilon used, with it', 'answers left'], rows)}\n"
                 f"{why}"
                 "If it is given up, its queries never get a label and its charges are not refunded, because what was "
                 "sent may have been opened.\nThis cannot be undone."

@@ -15,7 +15,7 @@ from coordinator.queries import ORDERS_HELP
 from protocols.errors import InvalidInput
 from protocols.plural import at_most, counted
 from runtime.cli import EPILOG, json_option
-from runtime.printing import print_json, say_next, table
+from runtime.printing import print_json, say_next, text_table
 
 if TYPE_CHECKING:
     from jaxtyping import Float32
@@ -260,7 +260,7 @@ def _created(
     kind = f"queries that only {made.who_asks} sees" if made.confidentiality.asked_by else "public queries"
     kind = kind if made.votes.pool else "values counted"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
-    click.echo(table(*seat_rows(shown)))
+    click.echo(text_table(*seat_rows(shown)))
     option = made.votes.given
     with_it = files.get(option)
     if made.confidentiality.asked_by or with_it is None:

@@ -71,10 +71,10 @@ class Admission:
         rivals: how often another node of the party dialled while one was connected. Such a node keeps dialling, as does
         one with too many faults: only the 1st, 2nd, 4th, 8th ... time is logged.
         """
-        fields: dict[str, str | int] = {"address": address, "code": code_of(error), "reason": str(error)[:200]}
+        fields: dict[str, str | int] = {"address": address, "code": code_of_error(error), "reason": str(error)[:200]}
         if name is not None:
             fields["party"] = name
-        if code_of(error) == Code.ANOTHER_NODE:
+        if code_of_error(error) == Code.ANOTHER_NODE:
             if rivals & (rivals - 1):
                 return
             fields["times"] = rivals
@@ -86,7 +86,7 @@ class Admission:
         self._on_event("turned_away", fields)
 
 
-def code_of(error: Refused | MalformedMessage) -> str:
+def code_of_error(error: Refused | MalformedMessage) -> str:
     """The error's code."""
     return error.code if isinstance(error, Refused) else Code.MALFORMED
 

@@ -22,7 +22,7 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from coordinator.connection.admission import Unfinished, code_of
+from coordinator.connection.admission import Unfinished, code_of_error
 from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_all, check_askable, record
 from coordinator.connection.relaying import Relay
 from coordinator.connection.sessions import (
@@ -333,7 +333,7 @@ class Hub:
             self._admission.turned_away(name, context.peer(), error, rivals=living.rivals if living else 0)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_FAREWELL_S):
-                    await context.write(self._seal(Goodbye(code_of(error), str(error)[:2000])))
+                    await context.write(self._seal(Goodbye(code_of_error(error), str(error)[:2000])))
 
     async def _hold(
         self,
@@ -359,8 +359,8 @@ class Hub:
             await self._read(session, context)
         except (Refused, MalformedMessage) as error:
             self._admission.fault(name)
-            self._on_event("refused", {"party": name, "code": code_of(error), "reason": str(error)[:200]})
-            await self._farewell(session, Goodbye(code_of(error), str(error)[:2000]))
+            self._on_event("refused", {"party": name, "code": code_of_error(error), "reason": str(error)[:200]})
+            await self._farewell(session, Goodbye(code_of_error(error), str(error)[:2000]))
         except SessionEnded:
             pass
         finally:

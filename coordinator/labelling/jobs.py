@@ -23,7 +23,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.connection.sessions import Connected
-from coordinator.labelling.late_seats import LATE, MISSING, LateSeats, StillAway
+from coordinator.labelling.late_seats import LATE, NOT_HERE, LateSeats, StillAway
 from coordinator.labelling.study_creation import stored_inputs, stored_pool
 from coordinator.labelling.training import first_student
 from coordinator.queries import choice_between_batches
@@ -248,8 +248,8 @@ class ServedStudy:
                 self._wait(set(), wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 continue
-            missing = sorted(seat for seat, code in self._left_out.items() if code in MISSING)
-            refusing = {seat: code for seat, code in self._left_out.items() if code not in MISSING}
+            missing = sorted(seat for seat, code in self._left_out.items() if code in NOT_HERE)
+            refusing = {seat: code for seat, code in self._left_out.items() if code not in NOT_HERE}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
                 said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
                 return labelling, f"too few parties answer: {said} refuse; fix that, then run resume {self.name}"

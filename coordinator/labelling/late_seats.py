@@ -21,7 +21,7 @@ from runtime.logs import Event
 LATE = frozenset({Code.LATE, Code.TEACHERS_LATE})
 # Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to fix.
 AWAY = frozenset({Code.ABSENT, Code.UNKNOWN_STUDY})
-MISSING = AWAY | LATE
+NOT_HERE = AWAY | LATE
 # A late seat is asked again after a tenth of the time that it has been late, within these bounds.
 _FIRST_LATE_S, _LONGEST_LATE_S = 1.0, 60.0
 # The extra time, in deadlines, of a seat that the quorum does not need; and how much a vote in time gives back of it.
@@ -137,7 +137,7 @@ class LateSeats:
 
     def _away(self, votes: set[str], replies: Mapping[str, Reply | None]) -> list[str]:
         """The seats that may still answer, and that nobody decided to do without."""
-        missing = sorted(seat for seat in votes if _code(replies[seat]) in MISSING)
+        missing = sorted(seat for seat in votes if _code(replies[seat]) in NOT_HERE)
         done_without = self._done_without() if missing else ()
         return [seat for seat in missing if seat not in done_without]
 

@@ -32,7 +32,7 @@ from numpy import ndarray
 from coordinator.queries.neighbours import laplacian, solved
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import SecondSum
-from protocols.release.sums import PoolLabels
+from protocols.release.sums import LabelsOfPool
 from protocols.study.deployed import DeployedStudy
 from protocols.study.findings import STATES, Labelled, OneLabel, SeveralFindings
 from protocols.study.released_noise import noise_in
@@ -554,9 +554,9 @@ def labels_of_sums(
     )
 
 
-def pool_labels(queries: Blocks, pool: Float32[ndarray, "pool ..."], soft: SoftLabels) -> PoolLabels:
+def pool_labels(queries: Blocks, pool: Float32[ndarray, "pool ..."], soft: SoftLabels) -> LabelsOfPool:
     """The soft labels of a pool as a release has them."""
-    return PoolLabels(members_of(queries, pool), soft.probabilities)
+    return LabelsOfPool(members_of(queries, pool), soft.probabilities)
 
 
 def labels_again(

@@ -29,7 +29,7 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.plural import at_most
 from protocols.private_files import private_folder
 from protocols.release.sums import QUERIES_FILE
-from protocols.study.count_cells import MISSING, count_cells, counted_feature
+from protocols.study.count_cells import NO_LABEL, count_cells, counted_feature
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import NO_POOL
@@ -304,7 +304,7 @@ def plan_count(draft: DeployedStudy) -> DeployedStudy:
             "--votes-by count`"
         )
     features = tuple(counted_feature(each) for each in terms.features)
-    named = (*terms.class_names, *([MISSING] if terms.label and MISSING not in terms.class_names else []))
+    named = (*terms.class_names, *([NO_LABEL] if terms.label and NO_LABEL not in terms.class_names else []))
     terms = replace(
         terms, features=features, class_names=named, input_shape=(sum(each.width for each in features) or 1,)
     )

@@ -25,7 +25,7 @@ from coordinator.labelling.soft_labels import (
 )
 from coordinator.store.store import LabelledStudy
 from coordinator.students import SCORES, student_kind
-from coordinator.students.choice import AUTO, Choice, choose_student, together
+from coordinator.students.choice import AUTO, Choice, choose_student, chosen_together
 from coordinator.students.findings import FindingsStudent, thresholds_of
 from coordinator.students.scores import ScoresStudent
 from coordinator.students.student import Student, between_rounds, one_hot
@@ -36,7 +36,7 @@ from protocols.labelling.coordinator import TrainStudent, stored_again
 from protocols.ledger.ledger import Ledger
 from protocols.reading import read_bytes, read_json
 from protocols.release.manifest import STUDENT_FEATURES_FILE
-from protocols.release.sums import PoolLabels
+from protocols.release.sums import LabelsOfPool
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries_file import read_blocks
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
@@ -115,7 +115,7 @@ def _several(
         raise InvalidInput(f"no label of the finding {empty[0]!r} was released; allowed: one of each at least")
     choice = None
     if kind == AUTO:
-        choice = together([
+        choice = chosen_together([
             choose_student(np.asarray(inputs), targets, unlabelled=np.asarray(rest), seed=seed, device=device)
             for inputs, targets, rest in tasks
         ])  # fmt: skip
@@ -150,7 +150,7 @@ def _train(
     return Trained(student, kind, seed, device, len(inputs), 0, len(unlabelled), agreement, choice)
 
 
-def released_pool_labels(labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]) -> PoolLabels | None:
+def released_pool_labels(labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]) -> LabelsOfPool | None:
     """The soft labels of the pool that the released sums give; None where nothing was released.
 
     Raises DataUnavailable, and InvalidInput unless the stored queries are the study's.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import unlike_others
-from runtime.printing import table
+from runtime.printing import text_table
 
 if TYPE_CHECKING:
     from coordinator.store.store import Store
@@ -22,6 +22,6 @@ def unlike_hospitals(store: Store, study: str) -> str:
         return ""
     return (
         "How far each hospital's records are from all others' (1 if they were drawn alike; for you alone, as it is not "
-        f"protected):\n{table(['hospital', 'distance'], [[seat, f'{far:.1f}'] for seat, far in found.items()])}\n"
+        f"protected):\n{text_table(['hospital', 'distance'], [[seat, f'{far:.1f}'] for seat, far in found.items()])}\n"
         "Hospitals differ, so this accuses nobody: four real ones had 2.4 to 5.1, made-up records 4.8 to 13.\n"
     )

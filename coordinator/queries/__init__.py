@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from protocols.study.terms import Feature
 
 # To add an order of questions: one file and one line, or a plugin (docs/how-to/add-a-part.md).
-ORDERS: Final[Parts[Callable[..., Any]]] = Parts(
+POOL_ORDERS: Final[Parts[Callable[..., Any]]] = Parts(
     "order of questions",
     {
         "coverage": "coordinator.queries.questions:most_covering",
@@ -31,7 +31,7 @@ ORDERS: Final[Parts[Callable[..., Any]]] = Parts(
 # Questions of a batch that are chosen together, unless a number is given.
 USUAL_BATCH: Final = 20
 _MEANT: Final = {"coverage": "coverage (typical ones)", "centres": "centres:N (of N clusters)"}
-ORDERS_HELP: Final = " | ".join(["given (as the pool has them)", *(_MEANT.get(name, name) for name in ORDERS)])
+ORDERS_HELP: Final = " | ".join(["given (as the pool has them)", *(_MEANT.get(name, name) for name in POOL_ORDERS)])
 QUESTIONS_HELP: Final = (
     f"{ORDERS_HELP} | uncertainty:N (those that a student of the labels so far doubts, N at a time; {USUAL_BATCH} "
     "without a number)"
@@ -42,10 +42,12 @@ def parse_questions(named: str) -> tuple[str, int | None]:
     """The name of an order, GIVEN or UNCERTAINTY, and the number behind its colon. Raises InvalidInput for another
     name, and for a number that is none."""
     kind, colon, number = named.partition(":")
-    if kind not in (GIVEN, UNCERTAINTY, *ORDERS) or (
+    if kind not in (GIVEN, UNCERTAINTY, *POOL_ORDERS) or (
         colon and (kind == GIVEN or not (number.isascii() and number.isdecimal()))
     ):
-        raise InvalidInput(f"questions is {named[:80]!r}; allowed: {GIVEN}, {', '.join(ORDERS)}:N, {UNCERTAINTY}:N")
+        raise InvalidInput(
+            f"questions is {named[:80]!r}; allowed: {GIVEN}, {', '.join(POOL_ORDERS)}:N, {UNCERTAINTY}:N"
+        )
     return kind, int(number) if colon else None
 
 

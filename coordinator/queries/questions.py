@@ -30,7 +30,7 @@ import scipy.sparse
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.queries import ORDERS, parse_questions
+from coordinator.queries import POOL_ORDERS, parse_questions
 from coordinator.queries.choice import clusters
 from coordinator.queries.features import features_for, mean_and_deviation
 from coordinator.queries.neighbours import nearest, reach_of_graph, sparse
@@ -192,10 +192,10 @@ def in_order(
     if kind == UNCERTAINTY:
         raise InvalidInput(
             f"questions is {named!r}, which is no order of a pool: they are chosen between batches, by the labels so "
-            f"far; allowed: {GIVEN}, {', '.join(ORDERS)}:N"
+            f"far; allowed: {GIVEN}, {', '.join(POOL_ORDERS)}:N"
         )
     found = features_for(pool, features, columns=columns, seed=seed)(pool)
-    return np.asarray(installed_part(ORDERS, kind)(found, number=number, seed=seed), np.int64)
+    return np.asarray(installed_part(POOL_ORDERS, kind)(found, number=number, seed=seed), np.int64)
 
 
 def by_uncertainty(

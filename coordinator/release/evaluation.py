@@ -32,7 +32,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.study.released_noise import noise_in
 from protocols.study.votes import unit_sums
-from protocols.sums.judged import Judged, PoolBins, rows, summed
+from protocols.sums.judged import Judged, PoolBins, judged_rows, summed_judgements
 from protocols.sums.judging import apart
 from protocols.wire.messages import VoteRequest
 from runtime.board import Accuracy
@@ -62,7 +62,7 @@ def keep_model(path: Path, made: bytes, pool: Float32[ndarray, "queries ..."], *
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class ReleasedEvaluation:
     """What is released of judges. run: of the coordinator's ledger, which the request names; counted: the seats whose
     sum is in it; sums: as SecondSum.cells; pool: what the model gives on the pool, of each finding or the one label."""
 
@@ -79,11 +79,11 @@ class Evaluation:
         pool: Float32[ndarray, "queries ..."],
         *,
         run: bytes,
-    ) -> Evaluation:
+    ) -> ReleasedEvaluation:
         """Of a model that was judged, which gives its probabilities for the pool once more. Raises as it does."""
         assert judgement.cells is not None  # it was released
         counted = [seat.party for seat, of in zip(study.roster, judgement.counted.tolist(), strict=True) if of]
-        return Evaluation(run, tuple(counted), judgement.cells, bins_of(study, model, pool))
+        return ReleasedEvaluation(run, tuple(counted), judgement.cells, bins_of(study, model, pool))
 
     def hospitals(self, study: DeployedStudy) -> dict[str, list[Judged]]:
         """What each counted seat's judges said of each finding, or the one label, where votes are clear; else
@@ -98,7 +98,7 @@ class Evaluation:
         """What all of them said of each finding, or the one label."""
         seats = self.hospitals(study)
         if seats:
-            return [summed(list(of_seats)) for of_seats in zip(*seats.values(), strict=True)]
+            return [summed_judgements(list(of_seats)) for of_seats in zip(*seats.values(), strict=True)]
         return self._judged(study, self.sums, noise_in(study, voted=len(self.counted)))
 
     def _judged(self, study: DeployedStudy, sums: Int64[ndarray, "rows classes"], noise: float) -> list[Judged]:
@@ -141,7 +141,7 @@ class Evaluation:
 
     def rows(self, study: DeployedStudy) -> list[tuple[str, str]]:
         """The figures for a person."""
-        found = [rows(each.figures(), study.terms.class_names) for each in self.total(study)]
+        found = [judged_rows(each.figures(), study.terms.class_names) for each in self.total(study)]
         if not study.findings:
             return found[0]
         named = list(zip(study.findings, found, strict=True))
@@ -154,7 +154,7 @@ def _by_finding(names: tuple[str, ...], each: list[_T]) -> dict[str, _T] | _T:
     return dict(zip(names, each, strict=True)) if names else each[0]
 
 
-def read_evaluation(folder: Path, study: DeployedStudy) -> Evaluation | None:
+def read_evaluation(folder: Path, study: DeployedStudy) -> ReleasedEvaluation | None:
     """What evaluation.json holds, without the figures, which follow from it; None where there is none. Raises
     DataCorrupt."""
     sums = None if study.votes.residuals else read_again(folder, study)
@@ -173,7 +173,7 @@ def read_evaluation(folder: Path, study: DeployedStudy) -> Evaluation | None:
             raise ValueError(f"{len(counted_seats)} seats are counted, in a run of {len(run)} bytes")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataCorrupt(f"{EVALUATION_FILE} cannot be read: {error!r:.200}") from None
-    return Evaluation(run, counted_seats, sums, pool)
+    return ReleasedEvaluation(run, counted_seats, sums, pool)
 
 
 def _pool_bins(said: Mapping[str, Any], bins: int) -> PoolBins:
@@ -215,7 +215,7 @@ def request_about(study: DeployedStudy, model: bytes, *, run: bytes) -> str:
 def check_judges(
     folder: Path,
     study: DeployedStudy,
-    found: Evaluation | None,
+    found: ReleasedEvaluation | None,
     evidence: ReleaseEvidence,
     told: Mapping[str, bool | None],
     student: Mapping[str, Any],

@@ -26,7 +26,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.ranges import check, whole
 from protocols.reading import parse_json, read_text
 from protocols.wire.frames import Answer, Ask, begins, read_frame
-from protocols.wire.messages import Outcome, Settled, decode, kind_of
+from protocols.wire.messages import Outcome, Settled, decode, kind_of_message
 
 LEDGER_FILE, AUDIT_FILE, FRAMES_FILE = "evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl"
 _KINDS = ("outcome", "settled")
@@ -49,7 +49,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptFrame:
     """A stored signed frame: batch number, seat, kind ("outcome" or "settled"), its bytes."""
 
     number: int
@@ -65,7 +65,7 @@ class ReleaseEvidence:
     caps: Mapping[str, int]
     charges: tuple[Charge, ...]
     entries: tuple[Entry, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptFrame, ...]
 
     def spent(self, seat: str) -> int:
         """What the coordinator's ledger counts against a seat's cap."""
@@ -116,7 +116,7 @@ def collect(path: Path, *, study: bytes) -> ReleaseEvidence:
                 )
             )
         caps = _plain({seat: balance.cap for seat, balance in ledger.balances().items()})
-        kept = tuple(Kept(*row) for row in ledger.log.evidence() if row[2] in _KINDS)
+        kept = tuple(KeptFrame(*row) for row in ledger.log.evidence() if row[2] in _KINDS)
         return ReleaseEvidence(caps, tuple(charges), tuple(ledger.log.entries()), kept)
 
 
@@ -198,7 +198,7 @@ def _answered(
     if not isinstance(answer, Answer):
         raise DataCorrupt(f"a {type(answer).__name__} frame is in the place of a receipt")
     outcome = decode(ask.envelope)
-    if not isinstance(outcome, Outcome) or kind_of(answer.envelope) != "settled":
+    if not isinstance(outcome, Outcome) or kind_of_message(answer.envelope) != "settled":
         raise DataCorrupt(
             "a frame carries a message that is neither an outcome nor a receipt; it must not be published"
         )
@@ -258,7 +258,7 @@ def evidence_in(folder: Path) -> ReleaseEvidence:
             for line in audit
         )
         kept = tuple(
-            Kept(
+            KeptFrame(
                 whole(FRAMES_FILE, "number", line["number"]),
                 str(line["seat"]),
                 str(line["kind"]),

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.release.folder import Released
+from coordinator.release.folder import ReleasedStudy
 from coordinator.students import SCORES
 from coordinator.students.findings import FindingsStudent, thresholds_of
 from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written
@@ -99,7 +99,7 @@ def predict_onnx(
 
 def write_student(
     folder: Path,
-    released: Released,
+    released: ReleasedStudy,
     trained: Trained,
     pool: Float32[ndarray, "queries ..."],
     *,
@@ -143,7 +143,7 @@ def write_student(
 
 def check_student(
     folder: Path,
-    released: Released,
+    released: ReleasedStudy,
     figures: Mapping[str, Any],
     pool: Float32[ndarray, "queries ..."] | None,
     scores: Student | None,
@@ -205,7 +205,7 @@ def _check_scores(folder: Path, features: object, scores: Student | None, *, her
     return []
 
 
-def _learned(released: Released) -> dict[str, int]:
+def _learned(released: ReleasedStudy) -> dict[str, int]:
     """How many labels there were to learn: released ones, the student's own, and records without one."""
     given, own = int((released.told >= 0).sum()), int((released.reinforced >= 0).sum())
     return {"labels": given - own, "reinforced": own, "unlabelled": released.told.size - given}
@@ -213,7 +213,7 @@ def _learned(released: Released) -> dict[str, int]:
 
 def _predictions(
     folder: Path,
-    released: Released,
+    released: ReleasedStudy,
     pool: Float32[ndarray, "queries ..."],
     features: FeatureMap | None,
     input_shape: tuple[int, ...],

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from coordinator.release.charges import voted
 from coordinator.release.count_page import counts_page
-from coordinator.release.evaluation import Evaluation, read_evaluation
+from coordinator.release.evaluation import ReleasedEvaluation, read_evaluation
 from coordinator.release.evidence import Receipt, ReleaseEvidence, files_of
 from coordinator.release.pages import (
     bill_of_materials,
@@ -52,7 +52,7 @@ from protocols.release.sums import (
     RESIDUALS_FILE,
     SOFT_LABELS_FILE,
     SUMS_FILE,
-    PoolLabels,
+    LabelsOfPool,
     read_soft_labels,
     read_votes,
     soft_labels_csv,
@@ -78,16 +78,16 @@ EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE
 
 
 @dataclass(frozen=True, eq=False)
-class Released:
+class ReleasedStudy:
     """What was released: study, labels and reinforced labels; where records vote, the noisy sums, the soft labels of
     the pool, and what judges said, or what came of a second sum."""
 
     study: DeployedStudy
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
-    pool: PoolLabels | None = field(default=None, repr=False)
+    pool: LabelsOfPool | None = field(default=None, repr=False)
     cells: Int64[ndarray, "rows classes"] | None = field(default=None, repr=False)
-    evaluation: Evaluation | None = None
+    evaluation: ReleasedEvaluation | None = None
     residuals: ReleasedResiduals | None = None
 
     @property
@@ -111,7 +111,7 @@ class Released:
         return list(zip(names, np.bincount(labels[labels >= 0], minlength=len(names)).tolist(), strict=True))
 
 
-def read_released(folder: Path) -> Released:
+def read_released(folder: Path) -> ReleasedStudy:
     """Study and labels of a release. Raises DataCorrupt if they do not match, InvalidInput for an invalid study
     file."""
     study = read_deployed(folder / _STUDY_FILE)
@@ -123,11 +123,11 @@ def read_released(folder: Path) -> Released:
         raise DataCorrupt("soft labels or a student are released without the sums or labels that they are made of")
     pool = read_soft_labels(folder, study) if found.cells is not None and study.votes.pool else None
     again = read_evaluation(folder, study), read_residuals(folder, study)
-    return Released(study, found.labels, found.reinforced, pool, found.cells, *again)
+    return ReleasedStudy(study, found.labels, found.reinforced, pool, found.cells, *again)
 
 
 def contents(
-    released: Released,
+    released: ReleasedStudy,
     evidence: ReleaseEvidence,
     statement: Mapping[str, Any],
     student: Mapping[str, Any] | None,
@@ -175,26 +175,26 @@ def contents(
     return made if queries is None else {**made, QUERIES_FILE: queries.to_bytes()}
 
 
-def _labels(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
+def _labels(released: ReleasedStudy, evidence: ReleaseEvidence) -> dict[str, str]:
     study, labels = released.study, released.labels
     told = study.votes.asks.folded(labels)
     made = labels_csv(labels, released.reinforced) if told is None else findings_csv(told, study.findings)
     return {LABELS_FILE: made}
 
 
-def _sums(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
+def _sums(released: ReleasedStudy, evidence: ReleaseEvidence) -> dict[str, str]:
     if released.cells is None:
         return {}
     use = unit_sums(released.study).use
     return {SUMS_FILE: sums_csv(released.cells, released.study.labelled), **_MADE[type(use)](released, evidence)}
 
 
-def _soft_labels(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
+def _soft_labels(released: ReleasedStudy, evidence: ReleaseEvidence) -> dict[str, str]:
     made = None if released.pool is None else soft_labels_csv(released.pool, released.study.labelled)
     return {} if made is None else {SOFT_LABELS_FILE: made}
 
 
-def _counts(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
+def _counts(released: ReleasedStudy, evidence: ReleaseEvidence) -> dict[str, str]:
     study, voted = released.study, _voted(released.study, evidence)
     counts = _table(released, evidence)
     return {COUNTS_FILE: counts_csv(counts), COUNTS_JSON: to_text(counts_json(study, counts, voted=voted))}
@@ -205,13 +205,13 @@ def _voted(study: DeployedStudy, evidence: ReleaseEvidence) -> list[str]:
     return [seat.party for seat in study.roster if voted(evidence, seat.party)]
 
 
-def _table(released: Released, evidence: ReleaseEvidence) -> list[Count]:
+def _table(released: ReleasedStudy, evidence: ReleaseEvidence) -> list[Count]:
     study = released.study
     return [] if released.cells is None else counts_of(study, released.cells, voted=_voted(study, evidence))
 
 
 def _pages_of_labels(
-    released: Released,
+    released: ReleasedStudy,
     evidence: ReleaseEvidence,
     statement: Mapping[str, Any],
     student: Mapping[str, Any] | None,
@@ -226,7 +226,7 @@ def _pages_of_labels(
 
 
 def _page_of_counts(
-    released: Released,
+    released: ReleasedStudy,
     evidence: ReleaseEvidence,
     statement: Mapping[str, Any],
     student: Mapping[str, Any] | None,
@@ -237,11 +237,11 @@ def _page_of_counts(
 
 
 # What is written of each kind of votes, what is made of sums, and the pages, by what sentences call it.
-_OF_VOTES: dict[type[Votes], Callable[[Released, ReleaseEvidence], dict[str, str]]] = {
+_OF_VOTES: dict[type[Votes], Callable[[ReleasedStudy, ReleaseEvidence], dict[str, str]]] = {
     TeacherVotes: _labels,
     UnitSums: _sums,
 }
-_MADE: dict[type[Purpose], Callable[[Released, ReleaseEvidence], dict[str, str]]] = {
+_MADE: dict[type[Purpose], Callable[[ReleasedStudy, ReleaseEvidence], dict[str, str]]] = {
     ForLabels: _soft_labels,
     ForCounts: _counts,
 }
@@ -298,7 +298,7 @@ def _pool_facts(*, p_value: float, differs: Sequence[Sequence[float]]) -> dict[s
 
 
 def facts_of(
-    released: Released,
+    released: ReleasedStudy,
     evidence: ReleaseEvidence,
     receipts: list[Receipt],
     earlier: tuple[EarlierRelease, ...],

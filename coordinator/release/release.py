@@ -18,9 +18,9 @@ from coordinator.labelling.soft_labels import pool_facts, pool_labels
 from coordinator.labelling.training import released_soft_labels, second_sum
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_covered, missing_votes
-from coordinator.release.evaluation import Evaluation, check_required
+from coordinator.release.evaluation import ReleasedEvaluation, check_required
 from coordinator.release.evidence import ReleaseEvidence, collect, receipts
-from coordinator.release.folder import Released, contents, signed_statement
+from coordinator.release.folder import ReleasedStudy, contents, signed_statement
 from coordinator.release.pages import libraries
 from coordinator.release.residuals import ReleasedResiduals
 from coordinator.release.statement import EarlierRelease, Facts, stated_facts, statement
@@ -47,7 +47,7 @@ from protocols.sums.blocks import Blocks
 from protocols.votes import ABSTAIN, NOT_ASKED
 from runtime.distribution import installed_version
 from runtime.files import folder_beside, put_in_place, write_atomically
-from runtime.officers_file import Asked, officers_file
+from runtime.officers_file import Course, officers_file
 
 
 def make_release(
@@ -166,7 +166,7 @@ def officers_file_of(out: Path) -> Path:
 
 
 def _officers_file(labelled: LabelledStudy, now: datetime.datetime) -> str:
-    asked = Asked(
+    asked = Course(
         released=now.isoformat(timespec="seconds"),
         asked=int((labelled.labels != NOT_ASKED).sum()),
         answered=int((labelled.labels >= 0).sum()),
@@ -175,12 +175,12 @@ def _officers_file(labelled: LabelledStudy, now: datetime.datetime) -> str:
     return officers_file(labelled.study, asked=asked)
 
 
-def _released(labelled: LabelledStudy) -> tuple[Released, dict[str, Any] | None]:
+def _released(labelled: LabelledStudy) -> tuple[ReleasedStudy, dict[str, Any] | None]:
     """What is released of a labelling, and of its pool beside the records. Raises DataUnavailable, DataCorrupt,
     InvalidInput."""
     reinforced = np.where(labelled.labels == ABSTAIN, labelled.reinforced, ABSTAIN)
     if labelled.cells is None or not labelled.study.votes.pool:
-        return Released(labelled.study, labelled.labels, reinforced, None, labelled.cells), None
+        return ReleasedStudy(labelled.study, labelled.labels, reinforced, None, labelled.cells), None
     pool = _pool(labelled)
     made = released_soft_labels(labelled, pool)
     assert made is not None  # there are sums
@@ -188,20 +188,20 @@ def _released(labelled: LabelledStudy) -> tuple[Released, dict[str, Any] | None]
     labels = pool_labels(queries, pool, soft)
     # As the file will have them, so that whoever reads it counts the same likeliest classes.
     given = replace(labels, probabilities=np.round(labels.probabilities, SOFT_DIGITS))
-    released = Released(labelled.study, labelled.labels, reinforced, given, labelled.cells)
+    released = ReleasedStudy(labelled.study, labelled.labels, reinforced, given, labelled.cells)
     with Ledger(labelled.ledger) as ledger:
         again, run = second_sum(labelled, ledger), ledger.bind(study=labelled.study.digest, run=b"")
     residuals = None if again is None else ReleasedResiduals(run, again)
     return replace(released, residuals=residuals), pool_facts(soft.compared, pool)
 
 
-def _evaluation(labelled: LabelledStudy, model: bytes) -> Evaluation | None:
+def _evaluation(labelled: LabelledStudy, model: bytes) -> ReleasedEvaluation | None:
     """What judges said of a model, None where they have not."""
     with Ledger(labelled.ledger) as ledger:
         judgement, run = stored_again(labelled.study, ledger), ledger.bind(study=labelled.study.digest, run=b"")
     if judgement is None:
         return None
-    return Evaluation.of(labelled.study, judgement, model, _pool(labelled), run=run)
+    return ReleasedEvaluation.of(labelled.study, judgement, model, _pool(labelled), run=run)
 
 
 def _signatures(labelled: LabelledStudy, evidence: ReleaseEvidence) -> dict[int, bytes] | None:

@@ -44,7 +44,7 @@ from coordinator.release.charges import (
 from coordinator.release.evaluation import check_judges
 from coordinator.release.evidence import Receipt, ReleaseEvidence, evidence_in, receipts, time_of
 from coordinator.release.folder import (
-    Released,
+    ReleasedStudy,
     contents,
     facts_of,
     read_earlier,
@@ -283,7 +283,7 @@ def _model_signature(folder: Path, authority: x509.Certificate) -> tuple[str, st
     return name, said, ""
 
 
-def _released(folder: _Folder) -> tuple[Released, str, str]:
+def _released(folder: _Folder) -> tuple[ReleasedStudy, str, str]:
     released = read_released(folder.path)
     study = released.study
     if read_manifest(folder.path)[0] != study.digest.hex():
@@ -307,7 +307,7 @@ class _OfSums:
 
 
 def _made_of_sums(
-    checks: _Checks, path: Path, released: Released, evidence: ReleaseEvidence, pool: _Pool | None
+    checks: _Checks, path: Path, released: ReleasedStudy, evidence: ReleaseEvidence, pool: _Pool | None
 ) -> _OfSums:
     """Checks the queries, and that the soft labels follow from the sums."""
     paid = (evidence.charges[0].settled or {}) if evidence.charges else {}
@@ -327,7 +327,7 @@ def _made_of_sums(
 _Pool = Float32[ndarray, "queries ..."]
 # Nothing is made of labels but a student.
 _OF_VOTES: dict[
-    type[Votes], Callable[[_Checks, Path, Released, ReleaseEvidence, _Pool | None], _OfSums]
+    type[Votes], Callable[[_Checks, Path, ReleasedStudy, ReleaseEvidence, _Pool | None], _OfSums]
 ] = {TeacherVotes: lambda *of_release: _OfSums(), UnitSums: _made_of_sums}
 
 
@@ -337,12 +337,12 @@ def _pool(file: Path, study: DeployedStudy) -> tuple[Float32[ndarray, "queries .
     return values, "the pool that was given is the study's", ""
 
 
-def _queries(folder: Path, released: Released) -> tuple[Blocks, str, str]:
+def _queries(folder: Path, released: ReleasedStudy) -> tuple[Blocks, str, str]:
     study = released.study
     return blocks_of(study, folder / QUERIES_FILE if study.votes.given else None), "the queries are the study's", ""
 
 
-def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tuple[bool, str, str]:
+def _guardian(folder: Path, released: ReleasedStudy, evidence: ReleaseEvidence) -> tuple[bool, str, str]:
     """Raises DataCorrupt, and Refused("other_labels" or "other_sums"), unless the guardian signed all of it."""
     study = released.study
     signed = read_signed(folder, study, released.labels)
@@ -361,7 +361,7 @@ def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tu
 
 
 def _soft_labels(
-    released: Released,
+    released: ReleasedStudy,
     queries: Blocks,
     pool: Float32[ndarray, "queries ..."] | None,
     charged: Mapping[str, int],
@@ -402,7 +402,7 @@ def _frames(evidence: ReleaseEvidence, authority: x509.Certificate) -> tuple[lis
     return opened, said, ""
 
 
-def _charges(released: Released, evidence: ReleaseEvidence) -> tuple[bool, str, str]:
+def _charges(released: ReleasedStudy, evidence: ReleaseEvidence) -> tuple[bool, str, str]:
     check_charges(released.study, released.labels, evidence)
     batches, seats = counted(len(evidence.charges), "batch"), counted(len(evidence.caps), "seat")
     said = f"the charges of {batches} to {seats} add up; no cap is passed"
@@ -414,7 +414,7 @@ def _charges(released: Released, evidence: ReleaseEvidence) -> tuple[bool, str, 
     return True, said, ""
 
 
-def _receipts(released: Released, evidence: ReleaseEvidence, opened: list[Receipt]) -> tuple[bool, str, str]:
+def _receipts(released: ReleasedStudy, evidence: ReleaseEvidence, opened: list[Receipt]) -> tuple[bool, str, str]:
     study = released.study
     check_receipts(study, released.labels, evidence, opened)
     stand = charges_by_seat(study, evidence, opened)
@@ -433,7 +433,7 @@ def _receipts(released: Released, evidence: ReleaseEvidence, opened: list[Receip
 
 
 def _covered(
-    folder: Path, released: Released, evidence: ReleaseEvidence, opened: list[Receipt]
+    folder: Path, released: ReleasedStudy, evidence: ReleaseEvidence, opened: list[Receipt]
 ) -> tuple[bool, str, str]:
     unproven = facts_of(released, evidence, opened, (), read_object(folder / STATEMENT_FILE)).stated["unproven"]
     found = check_covered(released.study, evidence, opened, unproven=unproven)
@@ -449,7 +449,7 @@ def _covered(
 
 def _statement(
     folder: _Folder,
-    released: Released,
+    released: ReleasedStudy,
     evidence: ReleaseEvidence,
     opened: list[Receipt],
     of_pool: Mapping[str, Any] | None,
@@ -493,7 +493,7 @@ def _named(stated: Mapping[str, Any]) -> str:
 
 
 def _student(
-    folder: Path, released: Released, pool: Float32[ndarray, "queries ..."] | None, scores: Student | None
+    folder: Path, released: ReleasedStudy, pool: Float32[ndarray, "queries ..."] | None, scores: Student | None
 ) -> tuple[dict[str, Any], str, str]:
     """The student's figures, {} for a release without one. scores: those of the sums, None where not made again."""
     figures = student_figures(folder)
@@ -508,7 +508,7 @@ def _student(
 
 
 def _again(
-    folder: Path, released: Released, evidence: ReleaseEvidence, opened: list[Receipt], student: Mapping[str, Any],
+    folder: Path, released: ReleasedStudy, evidence: ReleaseEvidence, opened: list[Receipt], student: Mapping[str, Any],
     queries: Blocks | None, pool: _Pool | None,
 ) -> tuple[bool, str, str]:  # fmt: skip
     told = {each.seat: guardian_counted(released.study, each, each.seat) for each in opened if each.number == AGAIN}

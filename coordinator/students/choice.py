@@ -46,7 +46,7 @@ _FOR_ROWS: Final = {
 
 
 @dataclass(frozen=True)
-class Score:
+class KindScore:
     """agreement: the share of the weight of held-out labels that students of this kind predict, in [0, 1]; deviation:
     its standard deviation over the folds. Both are None for a kind of which a package is not installed."""
 
@@ -61,7 +61,7 @@ class Choice:
     and the kind is SIMPLEST. why: of a kind that was not compared with others, the reason, else empty."""
 
     kind: str
-    scores: tuple[Score, ...]
+    scores: tuple[KindScore, ...]
     why: str = ""
 
     @property
@@ -156,7 +156,7 @@ def choose_student(
     scores = []
     for kind, packages in kinds.items():
         if any(find_spec(package) is None for package in packages.split()):
-            scores.append(Score(kind, None, None))
+            scores.append(KindScore(kind, None, None))
             continue
         seen, rest = (inputs, unlabelled) if kind != SIMPLEST or linear is None else map(linear, (inputs, unlabelled))
         found = [
@@ -165,14 +165,14 @@ def choose_student(
         ]
         if np.isnan(found).any():
             continue
-        scores.append(Score(kind, float(np.mean(found)), float(np.std(found, ddof=1))))
+        scores.append(KindScore(kind, float(np.mean(found)), float(np.std(found, ddof=1))))
     compared = [score for score in scores if score.agreement is not None]
     if not compared:
         raise InvalidInput(f"no student is installed; allowed for student {AUTO!r}: some of {', '.join(kinds)}")
     return Choice(max(compared, key=lambda score: score.agreement or 0.0).kind, tuple(scores))
 
 
-def together(choices: Sequence[Choice]) -> Choice:
+def chosen_together(choices: Sequence[Choice]) -> Choice:
     """One kind for several findings, each compared: that with the largest mean agreement."""
     scores = []
     for at, first in enumerate(choices[0].scores):
@@ -180,7 +180,7 @@ def together(choices: Sequence[Choice]) -> Choice:
         values = [each.agreement for each in found if each.agreement is not None]
         spread = [each.deviation for each in found if each.deviation is not None]
         mean = (float(np.mean(values)), float(np.mean(spread))) if values else (None, None)
-        scores.append(Score(first.kind, *mean))
+        scores.append(KindScore(first.kind, *mean))
     return Choice(max(scores, key=lambda score: score.agreement or 0.0).kind, tuple(scores))
 
 

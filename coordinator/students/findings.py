@@ -20,10 +20,10 @@ from protocols.study.findings import PRESENT
 _LEAST, _MOST = 0.001, 0.999
 _DIGITS = 4
 
-Chances = Float32[ndarray, "pool findings"] | Float64[ndarray, "pool findings"]
+_Chances = Float32[ndarray, "pool findings"] | Float64[ndarray, "pool findings"]
 
 
-def thresholds_of(chances: Chances) -> tuple[float, ...]:
+def thresholds_of(chances: _Chances) -> tuple[float, ...]:
     """From which probability on each finding is named, by the probabilities of a pool."""
     return tuple(np.round(np.clip(chances.mean(axis=0, dtype=np.float64), _LEAST, _MOST), _DIGITS).tolist())
 

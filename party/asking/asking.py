@@ -48,7 +48,7 @@ _ROOM_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class AskingLine:
     """How a querying party reaches the others. hub, guardian: HOST:PORT; key, certificate: the querying party's own."""
 
     hub: str
@@ -58,12 +58,12 @@ class Line:
     authority: x509.Certificate
 
 
-def line_of(home: PartyHome, *, guardian: str) -> Line:
+def line_of(home: PartyHome, *, guardian: str) -> AskingLine:
     """The line of an enrolled home. guardian: HOST:PORT. Raises InvalidInput, Refused("not_enrolled")."""
     if not home.certificate.exists():
         raise Refused(Code.NOT_ENROLLED, f"{home.path} has no certificate; run: conclave-party enrol")
     invitation = home.invitation()
-    return Line(
+    return AskingLine(
         hub=invitation.address,
         guardian=guardian,
         key=home.open_key(),
@@ -89,7 +89,7 @@ def asked_ledger_path(home: PartyHome, study: DeployedStudy) -> Path:
 def ask(
     study: DeployedStudy,
     queries: Float32[ndarray, "queries ..."],
-    line: Line,
+    line: AskingLine,
     *,
     ledger: Path,
     on_batch: Callable[[Sequence[tuple[int, int]]], None],
@@ -133,7 +133,7 @@ def reserved(study: DeployedStudy, ledger: Path) -> Int64[ndarray, " parties"]:
 class Relayed:
     """A transport to the seats of a study over an operator's hub. A reply's signature shows which party it is from."""
 
-    def __init__(self, study: DeployedStudy, line: Line, ledger: Ledger, relay: RelayLine) -> None:
+    def __init__(self, study: DeployedStudy, line: AskingLine, ledger: Ledger, relay: RelayLine) -> None:
         self._study = study
         self._line = line
         self._ledger = ledger
@@ -184,11 +184,11 @@ class Relayed:
         return reply
 
 
-def _relay(line: Line) -> AbstractContextManager[RelayLine]:
+def _relay(line: AskingLine) -> AbstractContextManager[RelayLine]:
     return RelayLine(address=line.hub, key=line.key, certificate=line.certificate, authority=line.authority)
 
 
-def _absent(study: DeployedStudy, line: Line) -> str:
+def _absent(study: DeployedStudy, line: AskingLine) -> str:
     """Why the guardian cannot be reached, "" if it can. Raises Refused for a guardian that is not the study's."""
     try:
         with conversation(study, _to_guardian(line), carry_to_guardian, purpose="check"):
@@ -198,12 +198,12 @@ def _absent(study: DeployedStudy, line: Line) -> str:
 
 
 @contextmanager
-def _dial(study: DeployedStudy, line: Line) -> Iterator[Channel]:
+def _dial(study: DeployedStudy, line: AskingLine) -> Iterator[Channel]:
     with conversation(study, _to_guardian(line), carry_to_guardian, purpose="batch") as (stream, _):
         yield stream
 
 
-def _to_guardian(line: Line) -> GuardianLine:
+def _to_guardian(line: AskingLine) -> GuardianLine:
     return GuardianLine(
         address=line.guardian,
         key=line.key,

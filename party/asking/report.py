@@ -281,7 +281,7 @@ def _between(values: list[float]) -> str:
 _WIDTH, _NAMES, _VALUES, _ROW, _AXIS, _LETTERS = 440, 125, 75, 34, 22, 14
 
 
-def page(figures: _Figures) -> str:
+def asking_page(figures: _Figures) -> str:
     """The page as HTML. figures: as `ask_figures` returns them and the JSON file holds them."""
     improved = figures["improvement"]
     return document(

@@ -34,7 +34,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
 
 
-class Bound(StrEnum):
+class Exactness(StrEnum):
     """How a figure compares with what was really spent."""
 
     EXACT = "exactly"
@@ -46,16 +46,16 @@ class Bound(StrEnum):
 Doubt = Refused | StorageFailed
 
 
-def code_of(doubt: Doubt) -> str:
+def code_of_doubt(doubt: Doubt) -> str:
     """The code of a doubt, whose meaning has the next step."""
     return doubt.code if isinstance(doubt, Refused) else Code.STORAGE_FAILED
 
 
-def bounded(value: float, bound: Bound) -> str:
+def bounded(value: float, bound: Exactness) -> str:
     """A figure that is still the bound that it was: "5.978", "at most 8.391"."""
-    if bound is Bound.AT_LEAST:
+    if bound is Exactness.AT_LEAST:
         return f"not known: at least {at_least(value)}"
-    return at_most(value) if bound is Bound.EXACT else f"at most {at_most(value)}"
+    return at_most(value) if bound is Exactness.EXACT else f"at most {at_most(value)}"
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ class SeatSpent:
     settled: Amount
     asked: int = 0
     unsettled: int = 0
-    bound: Bound = Bound.EXACT
+    bound: Exactness = Exactness.EXACT
     doubt: Doubt | None = None
 
     @property
     def proven(self) -> bool:
         """Whether its ledger shows it."""
-        return self.bound is Bound.EXACT
+        return self.bound is Exactness.EXACT
 
     @property
     def shown(self) -> Spending:
@@ -129,9 +129,9 @@ class HomeSpent:
     doubt: Doubt | None
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> Exactness:
         """Of the lifetime caps: a study that runs has reserved all that it may spend, so only a policy can be wrong."""
-        return Bound.AT_LEAST if isinstance(self.doubt, Refused) else Bound.EXACT
+        return Exactness.AT_LEAST if isinstance(self.doubt, Refused) else Exactness.EXACT
 
     def doubts(self, study: bytes | None = None) -> list[Doubt]:
         """Why what is spent cannot be proved, of every study or one; what was withdrawn is charged as it is bounded."""
@@ -197,12 +197,12 @@ def seat_spent(
             check_believed(own, mark, seat=seat)
     except (Refused, StorageFailed) as error:
         doubt = error
-    bound, spent = Bound.EXACT, balance.spent
+    bound, spent = Exactness.EXACT, balance.spent
     if forgets:
-        bound = Bound.AT_LEAST
+        bound = Exactness.AT_LEAST
     elif doubt is not None:
         whole = approval.withdrawn and policy.forfeits.reason(approval.data_set) is not None
-        bound, spent = Bound.AT_MOST, cap if whole else min(Amount(mark.reserved, cap.unit), cap)
+        bound, spent = Exactness.AT_MOST, cap if whole else min(Amount(mark.reserved, cap.unit), cap)
     return SeatSpent(approval, study, seat, spent, min(balance.settled, spent), asked, unsettled, bound, doubt)
 
 

@@ -129,7 +129,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     """
     from party.audit import NOTHING_CHECKED, audit_seat, released_labels, unnamed_before
     from party.budget.policy import Policy
-    from party.budget.spending import code_of, what_was_spent
+    from party.budget.spending import code_of_doubt, what_was_spent
     from party.live import remember_audit
     from protocols.crypto.identity import certificate_from_pem
     from protocols.ledger.ledger import Ledger
@@ -167,7 +167,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
             if not isinstance(each.doubt, StorageFailed):  # which says it
                 raise
         results.append({**_row(each, forfeited=False), **dataclasses.asdict(audited)})
-    doubts = [{"code": code_of(each), "what": str(each)} for each in spent.doubts(wanted)]
+    doubts = [{"code": code_of_doubt(each), "what": str(each)} for each in spent.doubts(wanted)]
     failed = bool(doubts) or any(result["findings"] for result in results)
     remember_audit(home, holds=not failed, seats=len(results))
     if as_json:

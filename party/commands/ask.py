@@ -75,7 +75,7 @@ def ask(
     """
     from party.asking.asking import ask as ask_consortium
     from party.asking.asking import asked_ledger_path, check_querier, line_of, reserved
-    from party.asking.report import ask_figures, check_model, improve, page, report_lines
+    from party.asking.report import ask_figures, asking_page, check_model, improve, report_lines
     from party.data import load_records, of_file
     from party.data.queries import read_queries
     from protocols.levels.hidden_queries.dealing import precision_of
@@ -122,7 +122,7 @@ def ask(
     open_yet = reserved(found, asked_ledger_path(home, found))
     figures = ask_figures(found, labelling, improved, reserved=open_yet, data_set=settings.data.name)
     as_text = json.dumps(figures, indent=2)
-    for ending, content in (("json", f"{as_text}\n"), ("html", page(figures))):
+    for ending, content in (("json", f"{as_text}\n"), ("html", asking_page(figures))):
         write_atomically(_report(out, ending), content.encode())
     if as_json:
         click.echo(as_text)

@@ -20,19 +20,19 @@ from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
 from runtime.files import write_atomically
-from runtime.printing import folded, pasteable, say_next
+from runtime.printing import pasteable, say_next, wrapped
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
     from numpy import ndarray
 
-    from party.audit import ReleasedStudent
+    from party.audit import VerifiedStudent
     from party.data.mapping import DataMapping
     from party.data.quality import Problem, Proposal, Quality
-    from party.data.records import DataSettings, Labels, Records
+    from party.data.records import DataSettings, RecordLabels, Records
     from party.home import PartyHome
     from party.teachers.finding_scores import FindingsScore
-    from party.teachers.scores import Score
+    from party.teachers.scores import TeacherScore
     from party.teachers.teacher import TeacherKind
     from party.voting.suitability import Suitability
     from protocols.study.study import Study
@@ -67,8 +67,8 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
       conclave-party data score heart --release release-heart --test kept-back.csv
     """
     from party.data import load_records, of_file
-    from party.teachers.scores import score as scored
-    from party.voting.training import FOLDS, kind_in, predicted_kept_back, predicted_unseen
+    from party.teachers.scores import score_teacher as scored
+    from party.voting.training import SUITABILITY_FOLDS, kind_in, predicted_kept_back, predicted_unseen
 
     settings, found = home.settings(), home.find_study(study)
     names = found.terms.class_names
@@ -82,7 +82,7 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
         return _score_findings(records, test, kind, found.findings, student, seed=seed, as_json=as_json)
     if test_file is None:
         judged, alone = records, predicted_unseen(records, kind, seed=seed, classes=found.classes)
-        how = f"cross-validated in {FOLDS} parts, by {'patient' if settings.data.patient else 'record'}"
+        how = f"cross-validated in {SUITABILITY_FOLDS} parts, by {'patient' if settings.data.patient else 'record'}"
     else:
         judged = load_records(of_file(settings.data, test_file), found.terms)
         alone = predicted_kept_back(records, judged, kind, seed=seed, classes=found.classes)
@@ -98,20 +98,20 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
         click.echo(json.dumps(shown, indent=2))
         return
     for line in _compared(figures, how, settings.teachers.kind, alone, together, truth):
-        click.echo(folded(line, " " * 10))
+        click.echo(wrapped(line, " " * 10))
     if student is not None:
-        click.echo(folded(_judged_words(student), " " * 10))
+        click.echo(wrapped(_judged_words(student), " " * 10))
     if student is not None and test_file is None and _answered(home, student.study):
-        click.echo(folded(_ALSO_VOTED, " " * 10))
+        click.echo(wrapped(_ALSO_VOTED, " " * 10))
 
 
 def _score_findings(
-    records: Records, test: Records | None, kind: TeacherKind, names: Sequence[str], student: ReleasedStudent | None, *,
+    records: Records, test: Records | None, kind: TeacherKind, names: Sequence[str], student: VerifiedStudent | None, *,
     seed: int, as_json: bool,
 ) -> None:  # fmt: skip
     """How often own models tell each finding right alone, and how well the released student does."""
     from party.teachers.finding_scores import findings_score
-    from party.teachers.scores import score as scored
+    from party.teachers.scores import score_teacher as scored
     from party.voting.training import predicted_kept_back, predicted_unseen
     from protocols.study.findings import STATES
 
@@ -136,7 +136,7 @@ def _score_findings(
     lines = [f"alone     {name}: {each.words()}" for name, each in alone.items()]
     lines += [f"together  {line}" for line in (together.lines() if together else [])]
     for line in lines:
-        click.echo(folded(line, " " * 10))
+        click.echo(wrapped(line, " " * 10))
 
 
 def _answered(home: PartyHome, study: Study) -> bool:
@@ -152,7 +152,7 @@ def _answered(home: PartyHome, study: Study) -> bool:
 
 
 def _compared(
-    figures: dict[str, Score],
+    figures: dict[str, TeacherScore],
     how: str,
     kind: str,
     alone: Int64[ndarray, " records"],
@@ -222,7 +222,7 @@ def predict(
     from party.data import of_file
     from party.data.queries import in_any_range, own_records
     from party.teachers.finding_scores import findings_score
-    from party.teachers.scores import score as scored
+    from party.teachers.scores import score_teacher as scored
 
     if out.exists() and (out.is_dir() or out.resolve() == records_path.resolve()):
         raise InvalidInput(f"--out {out} is a folder or the records themselves; allowed: another file")
@@ -237,7 +237,7 @@ def predict(
         if not own.source.is_table or id_column not in own.source.header(own.mapping.form):
             raise InvalidInput(f"--id is {id_column!r}; allowed: a column of {records_path}")
         kept = own.source.columns([id_column], own.mapping.form)[id_column]
-    predicted: Labels
+    predicted: RecordLabels
     if findings := terms.findings:
         predicted, chances = student.predict(inputs[used]), student.chances(inputs[used])
         heads = [head for name in findings for head in (name, f"{name} probability")]
@@ -257,7 +257,7 @@ def predict(
             cells[1::2] = ["" if isnan(chance) else f"{chance:.4f}" for chance in sure.tolist()]
         writer.writerow([row, *([] if kept is None else [kept[row - 1]]), *cells, "; ".join(beyond)])
     write_atomically(out, text.getvalue().encode())
-    result: Score | FindingsScore | None = None
+    result: TeacherScore | FindingsScore | None = None
     if labels is not None and findings:
         result = findings_score(findings, predicted, student.scores(inputs[used]), labels[used])
     elif labels is not None:
@@ -273,12 +273,12 @@ def predict(
         click.echo(line)
     click.echo(_judged_words(student))
     if marked := sum(map(bool, outside)):
-        click.echo(folded(f"outside   {counted(marked, 'record')} with a number that the student never learned from: "
+        click.echo(wrapped(f"outside   {counted(marked, 'record')} with a number that the student never learned from: "
                           "nobody knows how often it is right there", " " * 10))  # fmt: skip
     click.echo(f"the release is signed by the coordinator and unaltered; predictions are in {out}")
 
 
-def _judged_words(student: ReleasedStudent) -> str:
+def _judged_words(student: VerifiedStudent) -> str:
     """How often the student is right about the hospitals' units, as its release says."""
     from party.teachers.scores import share_words
 
@@ -303,7 +303,7 @@ def _as_written(home: PartyHome, records: Path, authority: Path | None, mapping:
     return DataSettings(name="own", loader="csv", source=CsvFile(records), mapping=words)
 
 
-def _student(release: Path, home: PartyHome, given: Path | None = None) -> ReleasedStudent:
+def _student(release: Path, home: PartyHome, given: Path | None = None) -> VerifiedStudent:
     """The verified student; what is not as signed counts as a failed verification. given: the authority's certificate,
     in place of the home's: then the coordinator is whoever the study names, with a certificate of this authority."""
     from party.audit import read_student
@@ -574,4 +574,4 @@ def _figures(place: str, quality: Quality | None, fit: Suitability | None, good:
 
 
 def _indented(text: str, indent: str) -> str:
-    return folded(indent + text, indent + "  ")
+    return wrapped(indent + text, indent + "  ")

@@ -363,7 +363,7 @@ def restore(file: Path, yes: bool, home: PartyHome) -> None:
       conclave-party home restore home.conclave --home ~/.conclave-party
     """
     from party.keeping import restore as make
-    from runtime.key_files import passphrase
+    from runtime.key_files import read_passphrase
 
     def agree(forfeited: list[str]) -> None:
         if yes:
@@ -374,7 +374,7 @@ def restore(file: Path, yes: bool, home: PartyHome) -> None:
         if not click.confirm("Forfeit that for ever, and restore?", err=True):
             raise Refused(Code.NOT_CONFIRMED, f"nothing was changed, and {file} can still be restored")
 
-    for line in make(home, file, passphrase=lambda: passphrase(str(file)), agree=agree):
+    for line in make(home, file, passphrase=lambda: read_passphrase(str(file)), agree=agree):
         click.echo(line)
     click.echo(f"{home.path} works")
     say_next("conclave-party doctor")

@@ -100,7 +100,7 @@ def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
             monitor = Monitor(
                 settings.metrics_port,
                 healthy=lambda: recent.stands,
-                metrics=lambda: exposition(families(home, answering, policy, recent), dict(log.counts)),
+                metrics=lambda: exposition(node_metrics(home, answering, policy, recent), dict(log.counts)),
             )
             held.callback(monitor.close)
         if page:
@@ -163,7 +163,7 @@ def _watch(
                     again.set()
 
 
-def families(home: PartyHome, answering: Answering, policy: Policy, recent: Recent) -> list[Family]:
+def node_metrics(home: PartyHome, answering: Answering, policy: Policy, recent: Recent) -> list[Family]:
     """Metrics: what each seat may still answer, how full the lifetime caps are, and for how long the certificate is.
 
     Raises StorageFailed, DataUnavailable.

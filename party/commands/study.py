@@ -104,7 +104,7 @@ def approve(
     from party.budget.spending import what_was_spent
     from party.budget.watermarks import make_ledgers, remember_approval
     from party.data import load_records
-    from party.data.queries import read_pool
+    from party.data.queries import read_pool_queries
     from party.lifetime import seats_of
     from party.voting.contribution import count_votes_of, keep_votes, list_judges, votes_given
     from party.voting.training import check_trainable
@@ -182,7 +182,7 @@ def approve(
         warnings = lines if counted is not None else lines + check_trainable(settings, study, party, records)
         checked = pool_file is not None
         if pool_file is not None:
-            read_pool(pool_file, terms)
+            read_pool_queries(pool_file, terms)
         forecasts = policy.forecast(study, party=party, data_set=name, caps=settings.lifetime, told_apart=named)
         other_people = _check_people(policy, name, units, other_people, ask=ask)
         if as_json:

@@ -35,12 +35,12 @@ from protocols.wire.frames import (
     read_frame,
     sign_frame,
 )
-from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
-from runtime.guardian_carrier import KEEPALIVE, dial
+from protocols.wire.relay import RELAY_METHOD, RELAY_PIECE_BYTES, Joined, pieces, read_passed_back
+from runtime.guardian_carrier import KEEPALIVE, options_of
 
 _SOFTWARE = "conclave-party doctor"
-_OPTIONS = [*dial(COORDINATOR_HOST), ("grpc.max_receive_message_length", 2**20)]
-_RELAY_OPTIONS = [*dial(COORDINATOR_HOST), *KEEPALIVE, ("grpc.max_receive_message_length", 2 * PIECE_BYTES)]
+_OPTIONS = [*options_of(COORDINATOR_HOST), ("grpc.max_receive_message_length", 2**20)]
+_RELAY_OPTIONS = [*options_of(COORDINATOR_HOST), *KEEPALIVE, ("grpc.max_receive_message_length", 2 * RELAY_PIECE_BYTES)]
 
 
 def enrol(message: Enrol, *, address: str, authority: x509.Certificate, timeout_s: float) -> Enrolled:

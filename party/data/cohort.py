@@ -53,7 +53,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Event:
+class Noted:
     """Something that happened to a person. value: of a measurement, None without one."""
 
     person: str
@@ -119,9 +119,9 @@ class CohortTable:
     rows: list[int] = field(repr=False)
 
 
-def _table_of(file: FeaturesFile, persons: Iterable[Person], events: Mapping[str, Iterable[Event]]) -> CohortTable:
+def _table_of(file: FeaturesFile, persons: Iterable[Person], events: Mapping[str, Iterable[Noted]]) -> CohortTable:
     """The table of a cohort. events: by kind, those of the file's codes. Raises DataCorrupt if a person is twice."""
-    by_person: dict[str, list[tuple[str, Event]]] = defaultdict(list)
+    by_person: dict[str, list[tuple[str, Noted]]] = defaultdict(list)
     for kind, happened in events.items():
         for each in happened:
             by_person[each.person].append((kind, each))
@@ -140,7 +140,7 @@ def _table_of(file: FeaturesFile, persons: Iterable[Person], events: Mapping[str
     return CohortTable({**columns, IDENTITY: [everybody[row] for row in rows]}, everybody, rows)
 
 
-def _value(wanted: Wanted, person: Person, own: Sequence[tuple[str, Event]], start: datetime.date) -> str:
+def _value(wanted: Wanted, person: Person, own: Sequence[tuple[str, Noted]], start: datetime.date) -> str:
     if wanted.kind == "sex":
         return person.sex
     if wanted.kind == "age":
@@ -213,7 +213,7 @@ class CohortSource(TableSource):
     features: Path
 
     @abstractmethod
-    def gather(self, file: FeaturesFile) -> tuple[Iterable[Person], Mapping[str, Iterable[Event]]]:
+    def gather(self, file: FeaturesFile) -> tuple[Iterable[Person], Mapping[str, Iterable[Noted]]]:
         """All persons, and the events of the file's codes by kind. Raises DataUnavailable, DataCorrupt."""
 
     def header(self, form: Form) -> list[str]:
@@ -276,7 +276,7 @@ class FhirExport(CohortSource):
     def files(self) -> tuple[Path, ...]:
         return (self.path, self.features)
 
-    def gather(self, file: FeaturesFile) -> tuple[Iterator[Person], dict[str, Iterator[Event]]]:
+    def gather(self, file: FeaturesFile) -> tuple[Iterator[Person], dict[str, Iterator[Noted]]]:
         if not self.path.is_dir():
             raise DataUnavailable(f"{self.path} does not exist or is not a folder; allowed: a FHIR bulk export")
         return self._persons(), {kind: self._events(kind, codes) for kind, codes in file.codes.items()}
@@ -295,7 +295,7 @@ class FhirExport(CohortSource):
         if not found:
             raise DataCorrupt(f"{self.path} holds no patient; allowed: Patient.ndjson among the files")
 
-    def _events(self, kind: str, codes: set[str]) -> Iterator[Event]:
+    def _events(self, kind: str, codes: set[str]) -> Iterator[Noted]:
         resource, place, days = _RESOURCES[kind]
         for where, each in self._resources(resource):
             named = _codes(each.get(place), where) & codes
@@ -307,7 +307,7 @@ class FhirExport(CohortSource):
             if day is None or not isinstance(who, str):
                 continue
             for code in sorted(named):
-                yield Event(who.rpartition("/")[2], code, day, _amount(each, where))
+                yield Noted(who.rpartition("/")[2], code, day, _amount(each, where))
 
     def _resources(self, resource: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each resource of a kind, and where it stands. Raises DataCorrupt."""

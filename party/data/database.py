@@ -18,7 +18,7 @@ from typing import Any, Final, Self  # what a driver returns, checked below
 import sqlalchemy
 import sqlalchemy.exc
 
-from party.data.cohort import CohortSource, Event, FeaturesFile, Person
+from party.data.cohort import CohortSource, FeaturesFile, Noted, Person
 from party.data.mapping import Form
 from party.data.records import Columns, TableSource
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
@@ -37,7 +37,7 @@ _READ_ONLY: Final = {
 
 
 @dataclass(frozen=True)
-class Database:
+class SqlData:
     """url: SQLAlchemy's; password_file: a file that holds the password alone, None for none."""
 
     url: str = field(repr=False)
@@ -147,12 +147,12 @@ class SqlQuery(TableSource):
 
     @classmethod
     def of(cls, table: TomlTable, base: Path) -> Self:
-        database = Database.of(table, base)
+        database = SqlData.of(table, base)
         return cls(database.url, base / table.text("query"), database.password_file)
 
     @property
     def shown(self) -> str:
-        return f"{Database(self.url).shown} ({self.query.name})"
+        return f"{SqlData(self.url).shown} ({self.query.name})"
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -174,7 +174,7 @@ class SqlQuery(TableSource):
     @cached_property
     def _answer(self) -> tuple[list[str], list[tuple[object, ...]]]:
         # Asked once: a query may be slow, and a second answer may differ.
-        return Database(self.url, self.password_file).rows(read_text(self.query, most=_QUERY_BYTES))
+        return SqlData(self.url, self.password_file).rows(read_text(self.query, most=_QUERY_BYTES))
 
 
 # The table of each kind of event, its concept, its day, and its value.
@@ -199,20 +199,20 @@ class OmopDatabase(CohortSource):
 
     @classmethod
     def of(cls, table: TomlTable, base: Path) -> Self:
-        database, schema = Database.of(table, base), table.text("schema", "")
+        database, schema = SqlData.of(table, base), table.text("schema", "")
         if schema and not schema.isidentifier():
             raise InvalidInput(f"{table.path}: data.schema is {schema!r}; allowed: the name of a schema")
         return cls(database.url, base / table.text("features"), database.password_file, schema)
 
     @property
     def shown(self) -> str:
-        return f"{Database(self.url).shown} ({self.features.name})"
+        return f"{SqlData(self.url).shown} ({self.features.name})"
 
     @property
     def files(self) -> tuple[Path, ...]:
         return (self.features,)
 
-    def gather(self, file: FeaturesFile) -> tuple[Iterator[Person], dict[str, Iterator[Event]]]:
+    def gather(self, file: FeaturesFile) -> tuple[Iterator[Person], dict[str, Iterator[Noted]]]:
         return self._persons(), {kind: self._events(kind, codes) for kind, codes in file.codes.items()}
 
     def _persons(self) -> Iterator[Person]:
@@ -226,7 +226,7 @@ class OmopDatabase(CohortSource):
             born = None if year is None else datetime.date(int(year), int(month or 7), int(day or 1))
             yield Person(str(person), born, _SEX.get(sex, ""), died.get(person))
 
-    def _events(self, kind: str, codes: Iterable[str]) -> Iterator[Event]:
+    def _events(self, kind: str, codes: Iterable[str]) -> Iterator[Noted]:
         table, concept, day, value = _TABLES[kind]
         stands_for = self._descendants(codes)
         numbers = ", ".join(str(number) for number in sorted(stands_for))
@@ -236,7 +236,7 @@ class OmopDatabase(CohortSource):
             if happened is None:
                 continue
             for code in stands_for[number]:
-                yield Event(str(person), code, happened, None if amount is None else float(amount))
+                yield Noted(str(person), code, happened, None if amount is None else float(amount))
 
     def _descendants(self, codes: Iterable[str]) -> dict[int, set[str]]:
         """The concepts that stand for codes: each itself, and its descendants."""
@@ -262,7 +262,7 @@ class OmopDatabase(CohortSource):
     def _rows(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         before = f"{self.schema}." if self.schema else ""
         tables = ("person", "death", "concept_ancestor", *(each[0] for each in _TABLES.values()))
-        return Database(self.url, self.password_file).rows(statement.format(**{name: before + name for name in tables}))
+        return SqlData(self.url, self.password_file).rows(statement.format(**{name: before + name for name in tables}))
 
 
 def _day(value: object) -> datetime.date | None:

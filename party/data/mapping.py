@@ -71,7 +71,7 @@ def places(names: Sequence[Hashable] | None, records: int) -> Int64[ndarray, " r
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
 
 
-def joined(at: Int64[ndarray, " records"], keys: Iterable[Hashable]) -> Int64[ndarray, " records"]:
+def first_places(at: Int64[ndarray, " records"], keys: Iterable[Hashable]) -> Int64[ndarray, " records"]:
     """The first of the places of all records with the same key. at: the place of each record."""
     first: dict[Hashable, int] = {}
     return np.array([first.setdefault(key, int(place)) for place, key in zip(at, keys, strict=True)], np.int64)

@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from party.data import load_records, of_file
 from party.data.files import npz_inputs
-from party.data.records import DataSettings, Labels, table_inputs, usable_inputs, wanted
+from party.data.records import DataSettings, RecordLabels, table_inputs, usable_inputs, wanted
 from protocols.array_files import array_names, read_array
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.refusals.code import Code
@@ -60,7 +60,7 @@ def in_any_range(data: DataSettings, terms: Terms) -> tuple[DataSettings, Terms]
 
 def own_records(
     data: DataSettings, path: Path, terms: Terms
-) -> tuple[Float32[ndarray, "records ..."], Labels | None, Bool[ndarray, " records"]]:
+) -> tuple[Float32[ndarray, "records ..."], RecordLabels | None, Bool[ndarray, " records"]]:
     """Inputs, labels (None where there are none) and which records can be used, of a file of this hospital's.
 
     A table has labels if it has their columns; a folder of images always has, as its folders are classes. Raises as
@@ -89,7 +89,7 @@ def _npy(path: Path) -> Float32[ndarray, "queries ..."]:
         return given.astype(np.float32)
 
 
-def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
+def read_pool_queries(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
     """The queries in a file, as float32: a table (.csv, .jsonl, .parquet), encoded by the study's terms, or an array
     (.npy, .npz); of an .npy file memory-mapped if it is float32 already.
 
@@ -118,7 +118,7 @@ def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
 def keep_pool(source: Path, target: Path, terms: Terms) -> None:
     """Copies the study's pool beside the study. Raises as read_pool does, and StorageFailed."""
     content = io.BytesIO()
-    np.save(content, read_pool(source, terms), allow_pickle=False)
+    np.save(content, read_pool_queries(source, terms), allow_pickle=False)
     write_atomically(target, content.getvalue())
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
-from party.data.mapping import RULES, DataMapping, joined, places, plain_number
+from party.data.mapping import RULES, DataMapping, first_places, places, plain_number
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import VALUES
 from protocols.study import features
-from protocols.study.count_cells import MISSING
+from protocols.study.count_cells import NO_LABEL
 from protocols.study.findings import NOT_KNOWN
 from protocols.study.terms import Feature, Terms
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from runtime.settings import TomlTable
 
 Columns = Mapping[str, Sequence[str]]
-Labels = Int64[ndarray, "records *findings"]
+RecordLabels = Int64[ndarray, "records *findings"]
 # At how many hospitals a patient may be said to be known.
 _MOST_HOSPITALS = 2**10
 
@@ -148,7 +148,7 @@ class Records:
     """
 
     inputs: Float32[ndarray, "records ..."] = field(repr=False)
-    labels: Labels = field(repr=False)
+    labels: RecordLabels = field(repr=False)
     patients: Sequence[str] | None = field(default=None, repr=False)
     groups: Sequence[str] | None = field(default=None, repr=False)
     used: Bool[ndarray, " records"] | None = field(default=None, repr=False)
@@ -185,7 +185,7 @@ class Records:
         """The place of each record's patient by one of RULES. For records with patients."""
         assert self.patients is not None
         found = {name: RULES[rule](name) for name in dict.fromkeys(self.patients)}
-        return joined(self.places, [found[name] for name in self.patients])
+        return first_places(self.places, [found[name] for name in self.patients])
 
     @cached_property
     def equal_rows(self) -> Int64[ndarray, " records"]:
@@ -195,7 +195,7 @@ class Records:
             (row.tobytes(), self.labels[at].tobytes(), None if whose is None else int(whose[at])) if used else at
             for at, (row, used) in enumerate(zip(self.inputs, self.usable, strict=True))
         ]
-        return joined(np.arange(len(keys)), keys)
+        return first_places(np.arange(len(keys)), keys)
 
     @cached_property
     def digest(self) -> str:
@@ -285,7 +285,7 @@ def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Rec
     )
 
 
-def labels_of(columns: Columns, used: Bool[ndarray, " rows"], settings: DataSettings, terms: Terms) -> Labels:
+def labels_of(columns: Columns, used: Bool[ndarray, " rows"], settings: DataSettings, terms: Terms) -> RecordLabels:
     """The labels of each row; rows that the mapping leaves out are marked in `used`. A class named "missing" is of rows
     without a label; a finding without a value is not known, and everybody has class 0 where there is no label.
 
@@ -308,8 +308,8 @@ def _labels(
     remedy, spared = settings.mapping.unusable.get(column), np.zeros(len(labels), bool)
     if terms.findings:
         spared = gone | (~known if remedy == "missing" else False)
-    elif MISSING in terms.class_names:
-        labels = [MISSING if missing else label for label, missing in zip(labels, gone, strict=True)]
+    elif NO_LABEL in terms.class_names:
+        labels = [NO_LABEL if missing else label for label, missing in zip(labels, gone, strict=True)]
         known |= gone
     if remedy == "leave out":
         used &= known | spared

@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 
 from party.demo.demo_data import DRAFTS, DemoData, demo_data
-from party.demo.figures import PAGE, figures_of, page
+from party.demo.figures import PAGE, demo_page, figures_of
 from protocols.errors import EngineFailed, InvalidInput, Refused
 from protocols.installing import install
 from protocols.refusals.code import Code
@@ -170,7 +170,7 @@ class LocalConsortium:
             list(pairs.map(lambda name: self.party(name, "verify", "--release", str(release)), self.data.hospitals))
         self.say(f"  {verified.strip().splitlines()[-1]}")
         figures = {**figures_of(self.folder, self.data, self.study, spent), "commands": str(self.folder / _COMMANDS)}
-        write_atomically(self.folder / PAGE, page(figures, self.study))
+        write_atomically(self.folder / PAGE, demo_page(figures, self.study))
         return figures
 
     def _plan(self, pool: list[str]) -> None:
@@ -357,7 +357,7 @@ def _short(text: str, folder: Path) -> str:
 # Every command that the demo called, in the order of their start; a path in it is below the demo's folder.
 _COMMANDS: Final = "commands.txt"
 # Names a folder as a demo's, whose content the next demo may delete; it is locked while one runs.
-MARK: Final = ".conclave-demo"
+DEMO_MARK: Final = ".conclave-demo"
 # What the operator's programs and the teachers import; that of the node itself is there when this runs.
 _NEEDED: Final = ("jinja2", "onnx", "onnxruntime", "safetensors", "sklearn", "skl2onnx", "skops")
 
@@ -401,7 +401,7 @@ def _check_installed() -> None:
 @contextmanager
 def _own_folder(folder: Path, say: Say) -> Iterator[None]:
     """Makes the demo's folder, empty but for its mark, and holds it until the end; an earlier demo in it is deleted."""
-    mark = folder / MARK
+    mark = folder / DEMO_MARK
     if folder.exists() and any(folder.iterdir()) and not mark.is_file():
         raise InvalidInput(f"{folder} is not empty; allowed: a new folder, an empty one, or an earlier demo's")
     busy = Refused(Code.ALREADY_RUNNING, f"another demo runs in {folder}; allowed: one in each folder")

@@ -78,7 +78,7 @@ def figures_of(
         "budgets": spent,
         "release": str(release),
         "page": str(folder / PAGE),
-        "pages": [str(release / page) for page in _PAGES],
+        "pages": [str(release / demo_page) for demo_page in _PAGES],
     }
     return figures | _SHOWN[study.votes.by].figures(data, study, statement)
 
@@ -119,7 +119,7 @@ def in_words(figures: Mapping[str, Any]) -> str:
     )
 
 
-def page(figures: Mapping[str, Any], study: DeployedStudy) -> str:
+def demo_page(figures: Mapping[str, Any], study: DeployedStudy) -> str:
     """The demo's one page, as HTML, for the folder of the demo."""
     tone, says = verdict_in_words(figures)
     shown, alone = _SHOWN[figures["votes_by"]], list(figures["alone"].values())

@@ -16,7 +16,7 @@ from protocols.study.findings import NOT_KNOWN, PRESENT
 
 _BINS: Final = 10
 
-Chances = Float64[ndarray, "records findings"]
+_Chances = Float64[ndarray, "records findings"]
 Truth = Int64[ndarray, "records findings"]
 
 
@@ -63,7 +63,7 @@ class FindingsScore:
         return {"macro_auroc": self.macro, "micro_auroc": self.micro, "findings": [asdict(each) for each in self.each]}
 
 
-def findings_score(names: Sequence[str], named: Truth, chances: Chances, truth: Truth) -> FindingsScore:
+def findings_score(names: Sequence[str], named: Truth, chances: _Chances, truth: Truth) -> FindingsScore:
     """named: 1 where a finding is said to be there; chances: the probability of each; truth: NOT_KNOWN, 0 or 1. Raises
     InvalidInput where no record knows a finding."""
     known = truth != NOT_KNOWN

@@ -23,7 +23,7 @@ _SKEWED: Final = 0.6
 
 
 @dataclass(frozen=True)
-class Score:
+class TeacherScore:
     """A model's figures on labelled records; every share is in [0, 1].
 
     records: how many; accuracy, interval: the share that is right, and its 95 % interval; balanced, balanced_interval:
@@ -67,9 +67,9 @@ class Score:
         }
 
 
-def score(
+def score_teacher(
     predicted: Int64[ndarray, " records"], labels: Int64[ndarray, " records"], class_names: tuple[str, ...]
-) -> Score:
+) -> TeacherScore:
     """The score of predicted class ids. Raises InvalidInput without records."""
     if not len(labels):
         raise InvalidInput("there are 0 labelled records to score on; allowed: at least 1")
@@ -80,7 +80,7 @@ def score(
     ends = np.array([wilson(share, int(counts[each])) for share, each in zip(recalls, present, strict=True)])
     reach = np.sqrt(((ends - recalls[:, None]) ** 2).sum(axis=0)) / len(present)
     middle, commonest = float(recalls.mean()), int(counts.argmax())
-    return Score(
+    return TeacherScore(
         records=len(labels),
         accuracy=float(right.mean()),
         interval=wilson(float(right.mean()), len(labels)),

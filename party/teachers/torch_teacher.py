@@ -188,7 +188,7 @@ def _convolved_statistics(
     return filters @ mean, ((filters @ covariance) * filters).sum(1)
 
 
-CNN: Final = TeacherNetwork(
+TEACHER_CNN: Final = TeacherNetwork(
     "cnn",
     _cnn_trained,
     lambda shape: _CNN_FOUND,
@@ -208,7 +208,7 @@ SMALL_CNN: Final = TeacherNetwork(
     images=True,
     layers=_small_cnn_layers,
 )
-MLP: Final = TeacherNetwork(
+TEACHER_MLP: Final = TeacherNetwork(
     "mlp",
     lambda shape, classes: dense_shapes(math.prod(shape), hidden=_HIDDEN, classes=classes),
     lambda shape: _HIDDEN_FOUND,
@@ -469,7 +469,7 @@ class TorchKind(TeacherKind):
 
 def cnn(*, device: str) -> TorchKind:
     """The convolutional teacher of Individualized PATE, for grey images [height, width], each at least 8."""
-    return TorchKind(CNN, torch_device(device))
+    return TorchKind(TEACHER_CNN, torch_device(device))
 
 
 def small_cnn(*, device: str) -> TorchKind:
@@ -479,4 +479,4 @@ def small_cnn(*, device: str) -> TorchKind:
 
 def mlp(*, device: str) -> TorchKind:
     """One hidden layer of 100 with batch norm, for inputs of any shape (flattened)."""
-    return TorchKind(MLP, torch_device(device))
+    return TorchKind(TEACHER_MLP, torch_device(device))

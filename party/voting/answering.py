@@ -17,7 +17,7 @@ from party.budget.policy import Approval, Policy
 from party.budget.spending import seat_spent, what_was_spent
 from party.budget.watermarks import Mark, check_believed, check_remembered, remember_policy
 from party.connection.seat import ServedSeat
-from party.data.queries import check_batch, read_pool
+from party.data.queries import check_batch, read_pool_queries
 from party.home import PartyHome
 from party.lifetime import seats_of
 from party.party import Party
@@ -185,7 +185,7 @@ class Answering:
         ids = np.arange(min(study.batch_limit // study.votes.asks.rows, study.terms.pool_size))
         file = self._home.pool(study.digest)
         shape = (len(ids), *study.terms.input_shape)
-        inputs = read_pool(file, study.terms)[ids] if file.exists() else np.zeros(shape, np.float32)
+        inputs = read_pool_queries(file, study.terms)[ids] if file.exists() else np.zeros(shape, np.float32)
         return QueryBatch(0, ids, inputs)
 
     def seats(self) -> list[ServedSeat]:
@@ -217,7 +217,7 @@ class Answering:
             return known[0]
         source = self._source(study, name)
         pool_file = self._home.pool(study.digest)
-        pool = read_pool(pool_file, study.terms) if pool_file.exists() else None
+        pool = read_pool_queries(pool_file, study.terms) if pool_file.exists() else None
         doubt = seat_spent(self._home, self._policy, approval, study, name).doubt
         if doubt is not None:
             raise doubt

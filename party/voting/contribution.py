@@ -210,7 +210,7 @@ def keep_votes(
         write_atomically(home.contribution(study.digest, each.seat), content.getvalue())
 
 
-def read_votes(path: Path, study: DeployedStudy, *, pair: bytes | None = None) -> tuple[_Sums, People]:
+def read_contribution(path: Path, study: DeployedStudy, *, pair: bytes | None = None) -> tuple[_Sums, People]:
     """What keep_votes wrote; pair: with which judges, None for any. Raises DataUnavailable, DataCorrupt."""
     try:
         arrays = read_arrays(path, ["study", "pair", "sums", "people"], most=_FILE_BYTES)
@@ -270,7 +270,7 @@ class KeptVotes:
                     return kept.answer(batch.model)
                 if self._study.votes.rows_again and listed is None:
                     raise DataCorrupt(f"the policy lists nothing that is kept with the votes; {_COUNT_AGAIN}")
-                sums, people = read_votes(self._path, self._study, pair=None if listed is None else listed[0])
+                sums, people = read_contribution(self._path, self._study, pair=None if listed is None else listed[0])
                 if listed is not None and self._judges(listed[0]) != listed:
                     raise DataCorrupt(f"the study was approved anew meanwhile; {_COUNT_AGAIN}")
                 self._speak(people)

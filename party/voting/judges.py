@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from party.budget.known_units import KnownUnits
 from party.data.mapping import folded_number
-from party.data.records import Labels, Records
+from party.data.records import RecordLabels, Records
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.features.scored_model import ScoredModel
@@ -43,7 +43,7 @@ class Judges:
     not depend on how many judge."""
 
     inputs: Float32[ndarray, "records ..."] = field(repr=False)
-    labels: Labels = field(repr=False)
+    labels: RecordLabels = field(repr=False)
     units: Int64[ndarray, " records"] = field(repr=False)
     known_at: Int64[ndarray, " records"] = field(repr=False)
     digests: Int64[ndarray, " records"] = field(repr=False)

@@ -11,7 +11,7 @@ import numpy as np
 from party.data import load_records
 from party.data.mapping import DataMapping
 from party.data.quality import Problem, Quality
-from party.data.records import Labels, Records
+from party.data.records import RecordLabels, Records
 from party.settings import PartySettings
 from party.voting.contribution import rows_of_seats, units_in
 from party.voting.training import deals_of
@@ -184,7 +184,7 @@ def suitability(settings: PartySettings, study: DeployedStudy, party: str) -> Su
     )
 
 
-def _by_label(labels: Labels, terms: Terms) -> tuple[dict[str, int], dict[str, tuple[int, int, int]]]:
+def _by_label(labels: RecordLabels, terms: Terms) -> tuple[dict[str, int], dict[str, tuple[int, int, int]]]:
     """How many records there are of each class; or of each finding with it, without it, and that do not know it."""
     counts = [np.bincount(told + 1, minlength=1 + len(terms.class_names)).tolist() for told in np.atleast_2d(labels.T)]
     if not terms.findings:
@@ -192,7 +192,7 @@ def _by_label(labels: Labels, terms: Terms) -> tuple[dict[str, int], dict[str, t
     return {}, {name: (each[2], each[1], each[0]) for name, each in zip(terms.findings, counts, strict=True)}
 
 
-def _states(labels: Labels) -> int:
+def _states(labels: RecordLabels) -> int:
     """How many classes occur; of several findings, the most states of one that do."""
     return max(len(np.unique(told[told != NOT_KNOWN])) for told in np.atleast_2d(labels.T))
 

@@ -128,7 +128,7 @@ def _wait(pipe: IO[bytes], event: int, stalled_s: float) -> None:
             raise TimeoutError
 
 
-Votes = Int64[ndarray, "teachers queries"]
+_Votes = Int64[ndarray, "teachers queries"]
 # Batches whose votes are kept in case they are asked for again.
 _KEPT: Final = 2
 # A node that will be late says so this long before the coordinator's deadline, or after four fifths of a short one.
@@ -148,7 +148,7 @@ class _Task:
     queries: int
     request: VoteRequest = field(repr=False)
     began: float
-    votes: Votes | None = field(default=None, repr=False)
+    votes: _Votes | None = field(default=None, repr=False)
     refused: Refused | None = None
     late: bool = False
 
@@ -197,14 +197,14 @@ class TeacherProcess:
         self._clock = clock
         self._changed = threading.Condition()
         self._wishes = _Wishes()
-        self._kept: dict[bytes, Votes] = {}
+        self._kept: dict[bytes, _Votes] = {}
         self._asked = False
         # This thread owns the child: no other reads from it or writes to it.
         self._thread: threading.Thread | None = None
         self._pipe: TeacherPipe | None = None
         self._teachers = 0
 
-    def __call__(self, batch: QueryBatch) -> Votes:
+    def __call__(self, batch: QueryBatch) -> _Votes:
         """The teachers' votes."""
         with self._changed:
             self._check_open()
@@ -331,7 +331,7 @@ class TeacherProcess:
 
     def _do(self, task: _Task | None) -> None:
         """Starts the child if there is none, then predicts the task; stores any failure in the task."""
-        done: Votes | Refused | None
+        done: _Votes | Refused | None
         try:
             pipe = self._started()
             with self._changed:
@@ -357,7 +357,7 @@ class TeacherProcess:
             self._finish(task, done)
             self._changed.notify_all()
 
-    def _finish(self, task: _Task | None, done: Votes | Refused | None) -> None:
+    def _finish(self, task: _Task | None, done: _Votes | Refused | None) -> None:
         """Stores the votes of a task, or why there are none; a task replaced by a newer batch has neither."""
         if task is None or done is None or self._wishes.task is not task:
             return
@@ -373,9 +373,9 @@ class TeacherProcess:
             reason = f"predicting {counted(task.queries, 'query')} took {took_s:.3g} s; {self._advice()}"
             self._on_event("teachers_slow", {"reason": reason})
 
-    def _predicted(self, pipe: TeacherPipe, task: _Task) -> Votes | None:
+    def _predicted(self, pipe: TeacherPipe, task: _Task) -> _Votes | None:
         """The votes, collected teacher by teacher; None as soon as another batch is wanted, or none at all."""
-        rows: list[Votes] = []
+        rows: list[_Votes] = []
         for number in range(self._teachers):
             if self._wishes.task is not task or self._wishes.close:
                 return None

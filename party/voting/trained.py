@@ -118,7 +118,7 @@ def load_teachers(
 
     Raises DataUnavailable if there are none, DataCorrupt if they are another study's or unreadable.
     """
-    manifest = read_manifest(folder)
+    manifest = read_teachers_manifest(folder)
     if manifest.study != study.hex():
         raise DataCorrupt(f"{folder} holds teachers of study {manifest.study[:16]}; allowed: {study.hex()[:16]}")
     kind = kind_of(manifest.kind)
@@ -158,7 +158,7 @@ def write_teachers(
         put_in_place(part, folder, replace=True)
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_teachers_manifest(folder: Path) -> Manifest:
     """The description of a folder of teachers. Raises DataUnavailable, DataCorrupt."""
     path = folder / MANIFEST
     wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int, "features": str, "silent": list}

@@ -18,14 +18,14 @@ from party.budget.known_units import check_known, check_told_apart
 from party.budget.policy import Policy
 from party.data import load_records
 from party.data.mapping import places
-from party.data.queries import read_pool
+from party.data.queries import read_pool_queries
 from party.data.records import Records, deal_records, key_of
 from party.home import PartyHome
 from party.settings import PartySettings, TeacherSettings
 from party.teachers.own import kind_of
 from party.teachers.teacher import PRIVATE, SilentTeacher, Teacher, TeacherKind, on_features
 from party.voting.contribution import rows_of_seats
-from party.voting.trained import Manifest, read_manifest, write_teachers
+from party.voting.trained import Manifest, read_teachers_manifest, write_teachers
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
 from protocols.levels.hidden_queries.dealing import check_architecture, precision_of
@@ -154,7 +154,7 @@ def kind_in(study: DeployedStudy, settings: TeacherSettings, *, pool: Path) -> t
             f"teachers.kind is {settings.kind!r}, which learns from the public pool of study {study.name!r}, too; "
             "allowed: approve the study again, with --pool FILE, as the operator sent it"
         )
-    return kind.with_pool(np.array(read_pool(pool, study.terms))), features
+    return kind.with_pool(np.array(read_pool_queries(pool, study.terms))), features
 
 
 def _kind(settings: TeacherSettings, study: DeployedStudy) -> tuple[TeacherKind, FeatureMap | None]:
@@ -313,12 +313,12 @@ def _private(teacher: Teacher, inputs: np.ndarray, study: DeployedStudy, say: Ca
 
 def _same(folder: Path, manifest: Manifest) -> bool:
     try:
-        return read_manifest(folder) == manifest
+        return read_teachers_manifest(folder) == manifest
     except (DataUnavailable, DataCorrupt):
         return False
 
 
-FOLDS: Final = 5
+SUITABILITY_FOLDS: Final = 5
 
 
 def predicted_unseen(records: Records, kind: TeacherKind, *, seed: int, classes: int) -> Int64[ndarray, " used"]:
@@ -335,7 +335,7 @@ def predicted_unseen(records: Records, kind: TeacherKind, *, seed: int, classes:
     if held < 2:
         raise InvalidInput(f"{held} patient; allowed: two or more, to score a model on those that it did not see")
     order = places(units.tolist(), len(units))
-    parts = deal_records(order, order, teachers=min(FOLDS, held), key=key_of(seed, "folds"))
+    parts = deal_records(order, order, teachers=min(SUITABILITY_FOLDS, held), key=key_of(seed, "folds"))
     predicted = np.empty(len(labels), np.int64)
     for part in range(int(parts.max()) + 1):
         seen, own = parts != part, int.from_bytes(key_of(seed, "score", str(part))[:7], "big")

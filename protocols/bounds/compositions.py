@@ -28,7 +28,7 @@ from protocols.private_files import private_folder
 from protocols.reading import read_bytes
 
 # Changes with every change of the numbers.
-VERSION: Final = 2
+TABLE_VERSION: Final = 2
 _MOST_FILES: Final = 400
 _MOST_BYTES: Final = 2**27
 _DIGEST: Final = 32
@@ -65,11 +65,11 @@ def cache_folder() -> Path:
     own = os.environ.get("CONCLAVE_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     root = Path(own).expanduser() if own else Path(base).expanduser() / "conclave"
-    return root / f"compositions-{VERSION}"
+    return root / f"compositions-{TABLE_VERSION}"
 
 
 def _name(kind: PairKind, shift: float, depth: int) -> str:
-    told = f"{VERSION} {kind.classes} {kind.ties!r} {shift!r} {depth}"
+    told = f"{TABLE_VERSION} {kind.classes} {kind.ties!r} {shift!r} {depth}"
     return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 

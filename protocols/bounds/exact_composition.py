@@ -19,7 +19,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.bounds.gaussian import gdp_delta, gdp_epsilon, gdp_mu
-from protocols.bounds.label_pairs import SLACK, PairKind, Steps, grid_of, steps_of, weights_of
+from protocols.bounds.label_pairs import SLACK, PairKind, QuerySteps, grid_of, steps_of, weights_of
 from protocols.errors import InvalidInput
 
 # Queries that are played one by one; the curve of a block of so many is composed with itself.
@@ -234,7 +234,7 @@ def _reach(queries: int, shift: float, spacing: float) -> tuple[int, int]:
 
 
 def _one_more(
-    steps: Steps, before: Float64[ndarray, " points"], first: int, reach: tuple[int, int]
+    steps: QuerySteps, before: Float64[ndarray, " points"], first: int, reach: tuple[int, int]
 ) -> Float64[ndarray, " points"]:
     """U of one query more. Outside the reach it is the value at its lower end, and the chord to 1 at infinity."""
     low, high = reach[0] - first, reach[1] - first + 1

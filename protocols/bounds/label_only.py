@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float32, Float64
 from numpy import ndarray
 
-from protocols.bounds.label_only_table import ORDERS, SHIFTS, Table, covers, interpolate, load
+from protocols.bounds.label_only_table import ORDERS, SHIFTS, Table, covers, interpolate, load_bounds
 from protocols.bounds.label_supremum import bit_supremum, label_supremum
 from protocols.errors import InvalidInput
 
@@ -105,7 +105,7 @@ def _bound(
 def _tabled(
     kind: _Kind, shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
 ) -> Float64[ndarray, " problems"]:
-    return kind.factor * orders * interpolate(kind.shares(load()), shifts, orders)
+    return kind.factor * orders * interpolate(kind.shares(load_bounds()), shifts, orders)
 
 
 def _between_orders(

@@ -100,7 +100,7 @@ def compute() -> Table:
 
 
 @cache
-def load(path: Path = TABLE_PATH) -> Table:
+def load_bounds(path: Path = TABLE_PATH) -> Table:
     """The shipped table.
 
     Raises DataUnavailable if the file is absent, DataCorrupt if it is not the table of this grid.

@@ -70,7 +70,7 @@ class LabelPairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class QuerySteps:
     """One query as weights of shifted values: E_P[U(z + L)] <= max over rows of sum_i weights[i] U(z + offsets[i] h).
 
     offsets: in units of the spacing h of privacy losses (nats), increasing; certain: what is added, the probability of
@@ -86,7 +86,7 @@ class Steps:
     drift: float
 
 
-def steps_of(kind: PairKind, shift: float) -> tuple[Steps, Steps]:
+def steps_of(kind: PairKind, shift: float) -> tuple[QuerySteps, QuerySteps]:
     """The steps of one query, for any votes, in both directions: for the first queries, and, fewer, for later ones.
 
     Both hold for any number of queries. shift: d = s/sigma, in (0, 6]. Raises InvalidInput.
@@ -101,11 +101,11 @@ def steps_of(kind: PairKind, shift: float) -> tuple[Steps, Steps]:
     families = _families(kind.classes, moved, smoothing, knots)
     gaussian = _gaussian_curve(moved, offsets * spacing)
 
-    def shared(exponents: Float64[ndarray, " tests"]) -> Steps:
+    def shared(exponents: Float64[ndarray, " tests"]) -> QuerySteps:
         curves = _shared_curves(families, exponents * sqrt(2) / moved - 0.5, knots)
         mixed = (1 - kind.ties) * curves + kind.ties * gaussian
         weights, certain = weights_of(mixed, knots)
-        return Steps(spacing, offsets, weights, certain, exp(once), once)
+        return QuerySteps(spacing, offsets, weights, certain, exp(once), once)
 
     return shared(_EARLY), shared(_LATE)
 

@@ -61,7 +61,7 @@ _TWO_SERVER = LevelWords(
     departs="{departs}",
     custodians="Neither coordinator nor guardian holds records, and neither can find a person in what it has.",
 )
-LEVELS: Final = {
+LEVEL_WORDS: Final = {
     "clear": LevelWords(
         not_protected_from="{asks}: it sees {every} in the clear, draws the noise, and is trusted with both. These "
         "figures protect nobody from its operator, or from anyone who breaks into it.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.claims.levels import LEVELS, LevelWords
+from protocols.claims.levels import LEVEL_WORDS, LevelWords
 from protocols.claims.votes import VOTES, VoteWords
 from protocols.errors import InvalidInput
 from protocols.plural import at_most, counted
@@ -44,14 +44,14 @@ class Protection:
     residuals: bool = False
 
     def __post_init__(self) -> None:
-        for name, allowed in (("level", LEVELS), ("unit", self.said.units), ("view", self.said.views)):
+        for name, allowed in (("level", LEVEL_WORDS), ("unit", self.said.units), ("view", self.said.views)):
             if getattr(self, name) not in allowed:
                 raise InvalidInput(f"{name} is {getattr(self, name)!r}; allowed: {', '.join(allowed)}")
 
     @property
     def at(self) -> LevelWords:
         """What is said of the level."""
-        return LEVELS[self.level]
+        return LEVEL_WORDS[self.level]
 
     @property
     def said(self) -> VoteWords:

@@ -51,7 +51,7 @@ from numpy import ndarray
 from protocols.crypto.channel import Channel, receive
 from protocols.crypto.field import BITS
 
-KEY_BYTES = 16
+CIPHER_BYTES = 16
 _BLOCK_BYTES = 16
 
 # A label is 128 bits: two little-endian words on the last axis.
@@ -188,7 +188,7 @@ def _greater(gates: Gates, left: ndarray, right: ndarray) -> ndarray:
 LABEL_BYTES = 16
 # Two ciphertexts of one AND gate.
 GATE_BYTES = 2 * LABEL_BYTES
-FRAME_BYTES = 2**20
+_FRAME_BYTES = 2**20
 
 
 def colours(labels: UInt64[ndarray, "*wires 2"]) -> Bool[ndarray, "*wires"]:
@@ -210,9 +210,9 @@ class TableWriter:
 
     def write(self, table: UInt64[ndarray, "2 *gates 2"]) -> None:
         self._pending += memoryview(table.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # an array has a buffer
-        while len(self._pending) >= FRAME_BYTES:
-            self._channel.send(bytes(self._pending[:FRAME_BYTES]))
-            del self._pending[:FRAME_BYTES]
+        while len(self._pending) >= _FRAME_BYTES:
+            self._channel.send(bytes(self._pending[:_FRAME_BYTES]))
+            del self._pending[:_FRAME_BYTES]
 
     def flush(self) -> None:
         if self._pending:
@@ -233,7 +233,7 @@ class TableReader:
     def read(self, gates: tuple[int, ...]) -> UInt64[ndarray, "2 *gates 2"]:
         size = math.prod(gates) * GATE_BYTES
         while len(self._pending) < size:
-            frame = receive(self._channel, min(FRAME_BYTES, self._coming), "a frame of garbled tables")
+            frame = receive(self._channel, min(_FRAME_BYTES, self._coming), "a frame of garbled tables")
             self._coming -= len(frame)
             self._pending += frame
         table = np.frombuffer(self._pending[:size], dtype="<u8").astype(np.uint64, copy=False).reshape(2, *gates, 2)

@@ -18,7 +18,7 @@ def root_of(rows: Sequence[bytes]) -> bytes:
     return _levels(rows)[-1][0]
 
 
-def proofs_of(rows: Sequence[bytes]) -> list[bytes]:
+def inclusion_proofs(rows: Sequence[bytes]) -> list[bytes]:
     """For each row the hashes beside the way from it to the root, from below: depth(len(rows)) times 32 bytes."""
     levels = _levels(rows)[:-1]
     return [b"".join(level[(at >> up) ^ 1] for up, level in enumerate(levels)) for at in range(len(rows))]

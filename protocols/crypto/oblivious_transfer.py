@@ -280,7 +280,7 @@ def _rows(columns: UInt8[ndarray, "128 octets"]) -> UInt64[ndarray, "transfers 2
     return np.ascontiguousarray(octets).reshape(8 * count, COLUMNS // 8).view("<u8").astype(np.uint64)
 
 
-TAG_BYTES = 32
+TRANSFER_TAG_BYTES = 32
 # RFC 9382, section 6: points of which nobody knows the discrete logarithm.
 _M = bytes.fromhex("d048032c6ea0b6d697ddc2e86bda85a33adac920f1bf18e1b0c6d166a5cecdaf")
 _N = bytes.fromhex("d3bfb518f44f3430f29d0c92af503865a1ed3281dc69b35dd868ba85f886c4ab")

@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 
-BITS = (32, 64)
+RING_BITS = (32, 64)
 # The most that the probability of a wrapped cell may be.
 WRAP_PROBABILITY = 2.0**-60
 
@@ -40,7 +40,7 @@ def check_ring(*, total_units: int, noise_sigma_units: float | int, cells: int) 
             f"cells = {cells}, total_units = {total_units}, noise_sigma_units = {noise_sigma_units}; allowed: at least "
             "1, at least 0, and finite and at least 0"
         )
-    for bits in BITS:
+    for bits in RING_BITS:
         room = 2 ** (bits - 1) - 1 - total_units
         wrap = _tail(room, float(noise_sigma_units)) * cells
         if room > 0 and wrap <= WRAP_PROBABILITY:

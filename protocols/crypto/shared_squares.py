@@ -31,7 +31,7 @@ _NODES = BLOCK + POINTS
 _SQUARE = 2 * _NODES - 1
 
 Numbers = UInt32[ndarray, "..."]
-Opened = tuple[Numbers, Numbers]
+_Opened = tuple[Numbers, Numbers]
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Layout:
         bits, squared = self.blocks
         return self.bits + (bits + squared) * (POINTS + _SQUARE - BLOCK) + squared * BLOCK
 
-    def parts(self, share: UInt32[ndarray, "*some size"]) -> Shared:
+    def parts(self, share: UInt32[ndarray, "*some size"]) -> SharedSquares:
         """A share, or all of it, by its parts."""
         bits, squared = self.blocks
         blocks = bits + squared
         sizes = [self.bits, blocks * POINTS, blocks * (_SQUARE - BLOCK)]
         numbers, hidden, beyond, within = np.split(share, np.cumsum(sizes), axis=-1)
         some = share.shape[:-1]
-        return Shared(
+        return SharedSquares(
             numbers,
             hidden.reshape(*some, blocks, POINTS),
             beyond.reshape(*some, blocks, _SQUARE - BLOCK),
@@ -78,7 +78,7 @@ class Layout:
         parts = (bits, values[..., BLOCK:_NODES], squares[..., BLOCK:], squares[..., self.blocks[0] :, :BLOCK])
         return np.concatenate([each.reshape(*bits.shape[:-1], -1) for each in parts], axis=-1)
 
-    def opened(self, shared: Shared, squared: Numbers, coin: Coin) -> Opened:
+    def opened(self, shared: SharedSquares, squared: Numbers, coin: Coin) -> _Opened:
         """What a server opens: each polynomial at each point, and at each point one sum of all squares.
 
         shared: its share; squared: its share of the numbers whose squares are shared.
@@ -98,7 +98,7 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
+class SharedSquares:
     """A share by its parts. bits: the numbers; hidden: each polynomial's random values; beyond: values of its square
     beyond the block's; within: those in the block, where the block is not of bits."""
 
@@ -127,7 +127,7 @@ class Coin:
         factors = field_elements(derived_key("factors", seed), POINTS * count).reshape(POINTS, count)
         return cls(_lagrange(_NODES, points), _lagrange(_SQUARE, points), factors)
 
-    def holds(self, one: Opened, other: Opened) -> ndarray:
+    def holds(self, one: _Opened, other: _Opened) -> ndarray:
         """Whether what both servers opened fits: one truth for each proof."""
         values, sums = plus(one[0], other[0]), plus(one[1], other[1])
         squares = times(times(values, values), self.factors.T).sum(axis=-2, dtype=np.uint64)

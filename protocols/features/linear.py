@@ -19,7 +19,7 @@ from protocols.errors import InvalidInput
 from protocols.features.stage import EXACT, MOST_STEPS, STEPS, Stage, whole_steps
 
 # An entry of 1 of the matrix is so many units.
-UNITS = 2**14
+MATRIX_UNITS = 2**14
 _ROWS = 4096
 
 
@@ -56,7 +56,7 @@ class Linear(Stage):
         """The map x -> (x - mean) @ matrix, rounded to units. Raises InvalidInput."""
         if not (np.isfinite(matrix).all() and np.isfinite(mean).all()):
             raise InvalidInput("a linear feature map holds NaN or infinite values; allowed: finite")
-        units = np.rint(matrix * UNITS)
+        units = np.rint(matrix * MATRIX_UNITS)
         centre = whole_steps(mean)
         return cls(units.astype(np.int64), np.rint(centre @ units).astype(np.int64))
 
@@ -75,7 +75,7 @@ class Linear(Stage):
         found = np.empty((len(flat), self.matrix.shape[1]), dtype=np.float32)
         for start in range(0, len(flat), _ROWS):
             exact = whole_steps(flat[start : start + _ROWS]) @ matrix - offset
-            found[start : start + _ROWS] = exact / (STEPS * UNITS)
+            found[start : start + _ROWS] = exact / (STEPS * MATRIX_UNITS)
         return found
 
     def arrays(self) -> dict[str, ndarray]:
@@ -120,7 +120,7 @@ class Scale(Stage):
         """The map x -> (x - mean) * factors, rounded to units. Raises InvalidInput."""
         if not (np.isfinite(mean).all() and np.isfinite(factors).all()):
             raise InvalidInput("a scale holds NaN or infinite values; allowed: finite")
-        units = np.rint(factors * UNITS)
+        units = np.rint(factors * MATRIX_UNITS)
         return cls(units.astype(np.int64), (whole_steps(mean) * units).astype(np.int64))
 
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ class Scale(Stage):
     def __call__(self, records: Float32[ndarray, "records *shape"]) -> Float32[ndarray, "records values"]:
         flat = records.reshape(len(records), len(self.factors))
         exact = whole_steps(flat) * self.factors.astype(np.float64) - self.offset.astype(np.float64)
-        return (exact / (STEPS * UNITS)).astype(np.float32)
+        return (exact / (STEPS * MATRIX_UNITS)).astype(np.float32)
 
     def arrays(self) -> dict[str, ndarray]:
         return {"factors": self.factors, "offset": self.offset}

@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Ballot, Cast, Counted, LeftOut, ReservedBatch, Streams, votes_of
+from protocols.levels.level import Aggregation, Ballot, Casting, Counted, LeftOut, ReservedBatch, Streams, votes_of
 from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
 from protocols.refusals.code import Code
 from protocols.study.study import Study
@@ -24,7 +24,7 @@ _UNLIKE_OTHERS = "unlike others"
 class ClearBallot(Ballot):
     """Sends votes as they are."""
 
-    def cast(self, request: VoteRequest, votes: Cast) -> VoteReply:
+    def cast(self, request: VoteRequest, votes: Casting) -> VoteReply:
         return VoteReply(request.digest, votes(None))
 
     def settle(self, outcome: Outcome, sent: VoteReply | ConcealedVotes) -> str:

@@ -36,7 +36,7 @@ from protocols.wire.messages import (
 
 # What one seat's voters say about the current batch. The argument is the source of its secret coins; None for the
 # party's own source.
-Cast = Callable[[RandomSource | None], Int64[ndarray, "rows columns"]]
+Casting = Callable[[RandomSource | None], Int64[ndarray, "rows columns"]]
 
 
 # The noise of the next batch, given who voted: of a simulation, which draws again what was drawn.
@@ -49,7 +49,7 @@ class Ballot(ABC):
     """One seat's side of a level."""
 
     @abstractmethod
-    def cast(self, request: VoteRequest, votes: Cast) -> VoteReply | ConcealedVotes:
+    def cast(self, request: VoteRequest, votes: Casting) -> VoteReply | ConcealedVotes:
         """The reply to a batch, made once: it is stored with its charge. Raises Refused: then nothing is charged.
 
         votes: asks the teachers; not called by a level that hides the queries.

@@ -21,7 +21,7 @@ from protocols.mechanisms.gnmax import (
     histogram_mu_squared,
     histogram_rdp,
     integer_noise_distance,
-    label_rdp,
+    noisy_argmax_rdp,
     noisy_histogram,
     sigma_words,
     whole_units,
@@ -119,7 +119,7 @@ class ConfidentGNMax(GaussianMechanism):
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
         sigma, lattice = self.bit_sigma("label"), self.lattice
-        whole = label_rdp(sensitivity.unsampled, orders, sigma=self.sigma, classes=classes, lattice=lattice)
+        whole = noisy_argmax_rdp(sensitivity.unsampled, orders, sigma=self.sigma, classes=classes, lattice=lattice)
         if lattice is not None:
             # For a vote under a secret coin, the bit is amplified; the label is not, because the bit reveals
             # something about the coin.

@@ -79,7 +79,7 @@ class GNMax(OneHistogram):
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
-        cost = label_rdp(sensitivity, orders, sigma=self.sigma, classes=classes, lattice=self.lattice)
+        cost = noisy_argmax_rdp(sensitivity, orders, sigma=self.sigma, classes=classes, lattice=self.lattice)
         return QueryCost(cost, np.zeros_like(cost))
 
     def label_pairs(self, sensitivity: Sensitivity, *, classes: int) -> LabelPairs:
@@ -133,7 +133,7 @@ def histogram_rdp(
     return orders[None, :] * (sensitivity.delta_squared / 2) * (sensitivity.votes[:, None] / sigma) ** 2
 
 
-def label_rdp(
+def noisy_argmax_rdp(
     sensitivity: Sensitivity,
     orders: Float64[ndarray, " orders"],
     *,

@@ -20,7 +20,7 @@ from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.gnmax import (
     OneHistogram,
     label_pairs,
-    label_rdp,
+    noisy_argmax_rdp,
     sigma_words,
 )
 from protocols.mechanisms.mechanism import Lattice, QueryCost, Sensitivity
@@ -85,7 +85,7 @@ class ThresholdedGNMax(OneHistogram):
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
         at_least = max(classes, _LEAST_CLASSES)
-        cost = label_rdp(sensitivity, orders, sigma=self.sigma, classes=at_least, lattice=self.lattice)
+        cost = noisy_argmax_rdp(sensitivity, orders, sigma=self.sigma, classes=at_least, lattice=self.lattice)
         return QueryCost(cost, np.zeros_like(cost))
 
     def label_pairs(self, sensitivity: Sensitivity, *, classes: int) -> LabelPairs:

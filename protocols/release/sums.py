@@ -42,7 +42,7 @@ _ONE = OneLabel(2)
 
 
 @dataclass(frozen=True, eq=False)
-class PoolLabels:
+class LabelsOfPool:
     """The queries that each record of the pool lies in, and the probability of each class, or that of each finding."""
 
     members: Int64[ndarray, "pool votes"] = field(repr=False)
@@ -110,7 +110,7 @@ _READ: dict[type[Votes], Callable[[Path, DeployedStudy], ReleasedVotes]] = {
 }
 
 
-def soft_labels_csv(labels: PoolLabels, of: Labelled = _ONE) -> str:
+def soft_labels_csv(labels: LabelsOfPool, of: Labelled = _ONE) -> str:
     """The content of soft_labels.csv; probabilities with six digits after the point. of: as of sums_csv."""
     each = zip(labels.members.tolist(), labels.probabilities.tolist(), strict=True)
     rows = (
@@ -141,7 +141,7 @@ def whole_rows(name: str, what: str, rows: Any) -> Int64[ndarray, "rows classes"
     return np.array([[whole(name, what, each) for each in row] for row in rows], dtype=np.int64)
 
 
-def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:
+def read_soft_labels(folder: Path, study: DeployedStudy) -> LabelsOfPool:
     """The soft labels of a release. Raises DataCorrupt."""
     records, pool = unit_sums(study), study.terms.pool_size
     text, rows = _read(folder, SOFT_LABELS_FILE, pool, cells=1 + records.votes + study.labelled.said)
@@ -155,7 +155,7 @@ def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:
         probabilities[position] = [_chance(each) for each in chances]
     if members.size and members.max() >= records.queries:
         raise DataCorrupt(f"{SOFT_LABELS_FILE} names query {members.max()}; allowed: 0 to {records.queries - 1}")
-    _check_same(SOFT_LABELS_FILE, soft_labels_csv(found := PoolLabels(members, probabilities), study.labelled), text)
+    _check_same(SOFT_LABELS_FILE, soft_labels_csv(found := LabelsOfPool(members, probabilities), study.labelled), text)
     return found
 
 

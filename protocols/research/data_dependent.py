@@ -121,7 +121,7 @@ class Figures:
         return self.happened.order
 
 
-def alike(
+def alike_units(
     units: Units,
 ) -> Iterator[tuple[Int64[ndarray, " members"], Float64[ndarray, "1"], Float64[ndarray, " queries"]]]:
     """Units of one weight that took part in the same queries: their positions, the weight, and 1 for those queries."""
@@ -138,7 +138,7 @@ def _classes(units: Units) -> list[Int64[ndarray, " members"]]:
     return np.split(order, np.flatnonzero(np.diff(member.ravel()[order])) + 1)
 
 
-def spread(each: list[Float64[ndarray, "..."]], units: Units) -> Float64[ndarray, "units columns"]:
+def spread_over_units(each: list[Float64[ndarray, "..."]], units: Units) -> Float64[ndarray, "units columns"]:
     """Rows for the groups of `alike`, expanded to rows for their units."""
     rows = np.empty((len(units.delta), each[0].shape[-1]))
     for members, row in zip(_classes(units), each, strict=True):
@@ -199,7 +199,7 @@ class Papernot2018(DataDependentAccountant):
 
         def rdp(answered: Float64[ndarray, " queries"]) -> Private[Float64[ndarray, "units orders"]]:
             rows = []
-            for _, s, present in alike(units):
+            for _, s, present in alike_units(units):
                 label = papernot.total_label_rdp(
                     evidence.counts, ORDERS, sigma=sigma, sensitivity=s, times=answered * present
                 )
@@ -208,7 +208,7 @@ class Papernot2018(DataDependentAccountant):
                     continue
                 tests = tested(sigma_threshold=bit_sigma, threshold=threshold, sensitivity=s, times=present)
                 rows.append(label.join(tests, np.add))
-            return Private.gather(rows).map(lambda each: spread(each, units))
+            return Private.gather(rows).map(lambda each: spread_over_units(each, units))
 
         happened = rdp(evidence.answered.astype(np.float64)).map(lambda total: renyi_figures(total, units.delta))
         return happened.join(

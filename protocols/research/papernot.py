@@ -50,7 +50,7 @@ def total_label_rdp(
     return Private(_total(_log_q(counts, sigma), orders, sigma / sensitivity, often))
 
 
-def label_rdp(
+def each_label_rdp(
     counts: Float64[ndarray, "queries classes"],
     orders: Float64[ndarray, " orders"],
     *,

@@ -17,7 +17,7 @@ from protocols.study.features import read_column
 from protocols.study.terms import Feature, Terms
 from protocols.sums.blocks import Blocks, Cells, Nearest, Ranges
 
-MISSING = "missing"
+NO_LABEL = "missing"
 # Finer steps of numbers than of features: of ten scales, the most that a number is from its centre.
 _FINE = 8.0
 
@@ -59,7 +59,7 @@ def counted_feature(feature: Feature, *, may_miss: bool = True) -> Feature:
 
 def _cells(feature: Feature, first: int) -> tuple[Cells, list[str]]:
     """A column's block, whose first feature this is, and the value that each of its cells stands for."""
-    missing, where = [MISSING] * feature.may_miss, f"column {feature.column!r}"
+    missing, where = [NO_LABEL] * feature.may_miss, f"column {feature.column!r}"
     columns = np.arange(first, first + feature.width)
     if feature.kind == "text":
         raise InvalidInput(f"{where} is of text; allowed: categories and numbers")

@@ -24,7 +24,7 @@ from protocols.votes import ABSTAIN, check_votes, count_votes
 # Of a finding: not known, or not answered; absent; present.
 UNKNOWN: Final = -1
 # What is said of each finding of each query: UNKNOWN, 0 or 1.
-Said = Integer[ndarray, "... queries findings"]
+_Said = Integer[ndarray, "... queries findings"]
 # What teachers' models say of the queries of a batch.
 Models = Callable[[QueryBatch], Integer[ndarray, "models queries"]]
 # The most sets that are classes of one question.
@@ -136,7 +136,7 @@ class OnFindings(Asked):
             raise InvalidInput(f"{findings} findings; allowed with findings_by {self.by!r}: the {self.findings} of it")
 
     @abstractmethod
-    def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
+    def votes(self, said: _Said) -> Int64[ndarray, "... rows"]:
         """The votes of teachers that say this of each finding of each query."""
 
     def of_models(self, votes: Integer[ndarray, "... models queries"]) -> Integer[ndarray, "... teachers rows"]:
@@ -153,7 +153,7 @@ class OnFindings(Asked):
     def unfolded(self, told: Int64[ndarray, "queries findings"]) -> Int64[ndarray, " rows"]:
         """The labels of which `folded` made this. Raises InvalidInput where no labels say it."""
 
-    def _of_whole(self, told: Said, labels: Int64[ndarray, " queries"]) -> Int64[ndarray, " queries"]:
+    def _of_whole(self, told: _Said, labels: Int64[ndarray, " queries"]) -> Int64[ndarray, " queries"]:
         """The labels of queries of which all findings are told, or none, for one reason."""
         if ((told != told[:, :1]).any(axis=1) & (told < 0).any(axis=1)).any():
             raise InvalidInput("labels tell some findings of a query; allowed: all of them or none")
@@ -179,7 +179,7 @@ class Binary(OnFindings):
     def classes(self) -> int:
         return 2
 
-    def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
+    def votes(self, said: _Said) -> Int64[ndarray, "... rows"]:
         return said.reshape(*said.shape[:-2], -1).astype(np.int64)
 
     def voted(self, batch: QueryBatch, models: Models) -> Integer[ndarray, "teachers rows"]:
@@ -216,7 +216,7 @@ class Powerset(OnFindings):
                 raise InvalidInput(f"a set of findings is {each}; allowed: increasing, from 0 to {self.findings - 1}")
 
     @classmethod
-    def occurring(cls, public: Said) -> Powerset:
+    def occurring(cls, public: _Said) -> Powerset:
         """The sets that occur among public labels, the most frequent first, and the empty one."""
         seen, times = np.unique(set_of(_present(public)), return_counts=True)
         ordered = dict.fromkeys([*seen[np.argsort(-times, kind="stable")].tolist(), 0])
@@ -232,7 +232,7 @@ class Powerset(OnFindings):
         """0 or 1 for each finding of each set."""
         return np.array([[int(at in each) for at in range(self.findings)] for each in self.sets], dtype=np.int64)
 
-    def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
+    def votes(self, said: _Said) -> Int64[ndarray, "... rows"]:
         present, table = _present(said), self.table
         differing = present.sum(axis=-1)[..., None] + table.sum(axis=1) - 2 * (present @ table.T)
         nearest: Int64[ndarray, "... rows"] = differing.argmin(axis=-1)
@@ -286,7 +286,7 @@ class Tau(OnFindings):
                 total += bits * each[bits.sum(axis=1)][:, None]
         return total / units
 
-    def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
+    def votes(self, said: _Said) -> Int64[ndarray, "... rows"]:
         return set_of(_present(said))
 
     def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
@@ -307,5 +307,5 @@ class Tau(OnFindings):
 WAYS: dict[str, type[OnFindings]] = {kind.by: kind for kind in (Binary, Powerset, Tau)}
 
 
-def _present(said: Said) -> Int64[ndarray, "... queries findings"]:
+def _present(said: _Said) -> Int64[ndarray, "... queries findings"]:
     return (said == 1).astype(np.int64)

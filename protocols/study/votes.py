@@ -37,7 +37,7 @@ from protocols.votes import ABSTAIN, check_votes
 StopRule = Literal["first-exhausted", "drop-exhausted"]
 STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
 # What one seat sends about a batch, of many seats, histograms or noisy sums, and both in lattice units.
-Cast = Int64[ndarray, "rows columns"]
+_Sent = Int64[ndarray, "rows columns"]
 _Counts = Float64[ndarray, "summed classes"]
 # Sums of seats: a row for each query, of each seat where these are apart.
 _Cells = Int64[ndarray, "summed classes"]
@@ -234,12 +234,12 @@ class TeacherVotes:
         """The shape of what a seat sends of a batch."""
         return (self.teachers, queries)
 
-    def check_cast(self, study: AnyStudy, seat: str, cast: Cast, ids: Ids) -> None:
+    def check_cast(self, study: AnyStudy, seat: str, cast: _Sent, ids: Ids) -> None:
         """Raises InvalidInput for values that the seat cannot have sent of these queries, if it follows the
         protocol."""
         check_votes(cast, classes=self.asks.labels(study.classes))
 
-    def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
+    def left(self, cast: _Sent, enters: Bool[ndarray, "..."]) -> _Sent:
         """What is left of what a seat would send, where only some queries, or votes, enter."""
         return np.where(enters, cast, ABSTAIN)
 
@@ -552,10 +552,10 @@ class UnitSums:
             for again, each in rows.items()
         }
 
-    def check_cast(self, study: AnyStudy, seat: str, cast: Cast, ids: Ids) -> None:
+    def check_cast(self, study: AnyStudy, seat: str, cast: _Sent, ids: Ids) -> None:
         self.claim(study, seat, again=self.again(ids)).check(cast)
 
-    def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
+    def left(self, cast: _Sent, enters: Bool[ndarray, "..."]) -> _Sent:
         return cast
 
     def tally(

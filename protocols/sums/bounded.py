@@ -24,7 +24,7 @@ from jaxtyping import Int64, UInt32
 from numpy import ndarray
 
 from protocols.crypto.field import P, from_integers, matrix_product, minus, plus, reduced, times
-from protocols.crypto.shared_squares import BLOCK, Layout, Numbers, Shared
+from protocols.crypto.shared_squares import BLOCK, Layout, Numbers, SharedSquares
 from protocols.errors import InvalidInput
 from protocols.sums.contributions import Claim
 
@@ -55,7 +55,7 @@ class Proven(ABC):
         return bits[..., :0]
 
     @abstractmethod
-    def zeros(self, shared: Shared, *, leads: bool) -> Numbers:
+    def zeros(self, shared: SharedSquares, *, leads: bool) -> Numbers:
         """A server's share of all that must be zero."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Proven(ABC):
 
 
 @dataclass(frozen=True)
-class Counted(Proven):
+class CountedCells(Proven):
     """Cells of records: each of `population` records at most, or fewer, says one step in `each` cells of its class in
     every partition. partitions: how many rows each has. Raises InvalidInput where counts may wrap around."""
 
@@ -117,7 +117,7 @@ class Counted(Proven):
             parts.insert(1, (records[..., None, :] - counts).reshape(*some, -1))
         return _bits(np.concatenate(parts, axis=-1), self.width)
 
-    def zeros(self, shared: Shared, *, leads: bool) -> Numbers:
+    def zeros(self, shared: SharedSquares, *, leads: bool) -> Numbers:
         numbers = _composed(shared.bits.reshape(*shared.bits.shape[:-1], -1, self.width))
         counts, rooms, records, left = np.split(numbers, np.cumsum([self.cells, self._rooms, self.columns]), axis=-1)
         some = counts.shape[:-1]
@@ -228,7 +228,7 @@ class Bounded(Proven):
     def squared(self, bits: Numbers, *, leads: bool) -> Numbers:
         return _less(_composed(self._numbers(bits)[..., self.low :]), self._digit_offset, leads=leads)
 
-    def zeros(self, shared: Shared, *, leads: bool) -> Numbers:
+    def zeros(self, shared: SharedSquares, *, leads: bool) -> Numbers:
         bounds = shared.bits[..., self.cells * self.width :]
         stated = _composed(bounds.reshape(*bounds.shape[:-1], self._bounds, -1))
         each = minus(reduced(shared.within.sum(axis=-1, dtype=np.uint64)), stated[..., :-1])
@@ -246,7 +246,7 @@ class Bounded(Proven):
 def proof_of(claim: Claim, *, rows: int, columns: int) -> Proven:
     """How two servers are shown that a sum of this shape is one of the claim's. Raises InvalidInput."""
     if claim.whole:
-        return Counted(rows, columns, claim.partitions, claim.each, claim.population, claim.step)
+        return CountedCells(rows, columns, claim.partitions, claim.each, claim.population, claim.step)
     return Bounded(rows, columns, claim.population * claim.weight_units, claim.signed)
 
 

@@ -279,7 +279,7 @@ def _inverted(gap: Float64[ndarray, " grid"], variance: Float64[ndarray, " grid"
     return _Figure(float(np.clip(_GRID[best], low, high)), low, high)
 
 
-def rows(figures: dict[str, Any], class_names: Sequence[str]) -> list[tuple[str, str]]:
+def judged_rows(figures: dict[str, Any], class_names: Sequence[str]) -> list[tuple[str, str]]:
     """The figures of `Judged.figures` one by one for a person: what each is, and the value with its interval; how often
     the model is wrong comes first."""
     named = list(zip(class_names, figures["by_class"], strict=True))
@@ -302,7 +302,7 @@ def rows(figures: dict[str, Any], class_names: Sequence[str]) -> list[tuple[str,
     return said
 
 
-def summed(parts: list[Judged]) -> Judged:
+def summed_judgements(parts: list[Judged]) -> Judged:
     """The total of several hospitals, each with noise of its own."""
     first = parts[0]
     noise = np.sqrt(sum(np.square(each.noise) for each in parts))

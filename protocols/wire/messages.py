@@ -189,7 +189,7 @@ def _read(name: str, value: Any) -> Any:
     return _READERS[name](value) if name in _READERS else value
 
 
-def kind_of(data: bytes) -> str | None:
+def kind_of_message(data: bytes) -> str | None:
     """The kind of the message in `data`, such as "settled", even if decode refuses its content; None if it has none."""
     return body_of(wire_pb2.Envelope, data)
 

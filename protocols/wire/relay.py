@@ -17,7 +17,7 @@ REQUEST_BYTES = 32 * 2**20
 
 RELAY_METHOD = "/conclave.v1.Relay/Pass"
 # A frame is sent in pieces, so that a port for small messages stays one.
-PIECE_BYTES = 2**20
+RELAY_PIECE_BYTES = 2**20
 # The largest message of a computation, with its envelope.
 RELAYED_BYTES = REQUEST_BYTES + 2**20
 _CODE = re.compile("[a-z_]{0,40}")
@@ -26,7 +26,7 @@ _REASON_BYTES = 2000
 
 def pieces(data: bytes) -> list[bytes]:
     """The pieces of a frame, at least one."""
-    return [data[start : start + PIECE_BYTES] for start in range(0, max(1, len(data)), PIECE_BYTES)]
+    return [data[start : start + RELAY_PIECE_BYTES] for start in range(0, max(1, len(data)), RELAY_PIECE_BYTES)]
 
 
 class Joined:

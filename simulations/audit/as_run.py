@@ -41,7 +41,7 @@ from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat, Study
 from protocols.study.votes import TeacherVotes
 from protocols.votes import ABSTAIN
-from simulations.audit.breaks import Function, RunBreak, broken_code, replaced
+from simulations.audit.breaks import Function, RunBreak, broken_code, swapped
 from simulations.audit.laws import (
     Agreement,
     Answers,
@@ -362,7 +362,7 @@ def _recorded(run: AuditedRun, drawn: dict[float, list[ndarray]]) -> Iterator[No
 
         return draw
 
-    with replaced(*_DRAWN[(run.level, run.units is None)], keeping):
+    with swapped(*_DRAWN[(run.level, run.units is None)], keeping):
         yield
 
 

@@ -19,7 +19,7 @@ from simulations.audit.as_run import AuditedBudget, AuditedStudy, audit_budgets,
 from simulations.audit.batches import FACTORS
 from simulations.audit.bounds import LowerBound, Samples, epsilon_lower_bound, mu_lower_bound
 from simulations.audit.laws import Agreement
-from simulations.audit.settings import AuditSettings, Claim, Line, Pair
+from simulations.audit.settings import AuditSettings, Line, Pair, UnitClaim
 
 # The error of quadrature and of the grid of log-likelihood ratios: an exact epsilon above a claim by no more than this
 # does not refute it.
@@ -39,7 +39,7 @@ class Finding:
     """
 
     line: Line
-    claim: Claim
+    claim: UnitClaim
     pair: Pair
     lower: LowerBound
     exact: float
@@ -109,7 +109,7 @@ class Finding:
             "evaluated_trials": self.lower.trials,
             "law": self.law.to_json(),
             "power": {f"{factor:g}": value for factor, value in self.power.items()},
-            "verdict": verdict(self.failed),
+            "verdict": audit_verdict(self.failed),
             "reason": self.reason,
         }
 
@@ -168,14 +168,14 @@ class AuditResult:
             "noise": settings.noise,
             "seed": None if settings.noise == "system" else settings.seed,
             "broken": settings.broken,
-            "verdict": verdict(self.failed),
+            "verdict": audit_verdict(self.failed),
             "findings": [finding.to_json() for finding in self.findings],
             "studies_as_run": [finding.to_json() for finding in self.runs],
             "budgets": [finding.to_json() for finding in self.budgets],
         }
 
 
-def verdict(failed: bool) -> str:
+def audit_verdict(failed: bool) -> str:
     """The word for it."""
     return "FAILED" if failed else "passed"
 

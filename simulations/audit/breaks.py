@@ -120,7 +120,7 @@ def scaled_noise(factor: float) -> Callable[[Mechanism], Mechanism]:
 
 
 @contextmanager
-def replaced(module: object, function: str, wrong: Callable[[Function], Function]) -> Iterator[None]:
+def swapped(module: object, function: str, wrong: Callable[[Function], Function]) -> Iterator[None]:
     """A function of the running code is another in this block. wrong: from the right one."""
     right = getattr(module, function)
     setattr(module, function, wrong(right))
@@ -139,7 +139,7 @@ def broken_code(broken: RunBreak | None) -> Iterator[None]:
             return
         for place in broken.places:
             module, _, function = place.partition(":")
-            held.enter_context(replaced(import_module(module), function, broken.wrong))
+            held.enter_context(swapped(import_module(module), function, broken.wrong))
         yield
 
 

@@ -193,14 +193,14 @@ def _on_lattice(rate: float) -> float:
 
 
 def _print(audit: AuditResult) -> None:
-    from runtime.printing import folded
+    from runtime.printing import wrapped
     from simulations.audit.report import audit_sentences, audit_tables
     from simulations.report.terminal import print_rows
 
     for each in audit_tables(audit):
         print_rows(each.title, list(each.columns), [list(row) for row in each.rows])
     for said in audit_sentences(audit):
-        click.echo(folded(said))
+        click.echo(wrapped(said))
 
 
 def _write(audit: AuditResult, out: Path) -> None:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from protocols.plural import at_most
 from runtime.page import document, facts, lines, table
 from runtime.page import verdict as opening
-from simulations.audit.audit import AuditResult, verdict
+from simulations.audit.audit import AuditResult, audit_verdict
 from simulations.plots.style import COLOURS, Drawing, inline_svg, light_grid, new_figure, style
 
 
@@ -35,7 +35,7 @@ def audit_tables(audit: AuditResult) -> list[AuditTable]:
         "lower/exact": [_decimals(one.lower_of_exact) for one in audit.findings],
         "moved/allowed": ["" if one.moves is None else f"{one.moves:.6f}" for one in audit.findings],
         "law: p": [f"{one.law.p:.2g}" for one in audit.findings],
-        "verdict": [verdict(one.failed) for one in audit.findings],
+        "verdict": [audit_verdict(one.failed) for one in audit.findings],
     }
     shown = {name: cells for name, cells in figures.items() if any(cells)}
     rows = [
@@ -44,11 +44,11 @@ def audit_tables(audit: AuditResult) -> list[AuditTable]:
     ]
     named = audit.findings[0].line.labels if audit.findings else ()
     studies = [
-        (one.run.words, one.mechanism, f"{one.queries:,}", f"{one.law.p:.2g}", verdict(one.failed))
+        (one.run.words, one.mechanism, f"{one.queries:,}", f"{one.law.p:.2g}", audit_verdict(one.failed))
         for one in audit.runs
     ]
     budgets = [
-        (one.mechanism, one.accountant, one.view, str(one.asked), str(one.most), verdict(one.failed))
+        (one.mechanism, one.accountant, one.view, str(one.asked), str(one.most), audit_verdict(one.failed))
         for one in audit.budgets
     ]
     ended = ("mechanism", "accountant", "view", "queries asked", "affordable", "verdict")

@@ -31,7 +31,7 @@ Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Claim:
+class UnitClaim:
     """What is claimed of one unit: epsilon at delta, and mu for Gaussian DP (else None).
 
     order: the Renyi order of the filter (NaN for Gaussian DP).
@@ -65,7 +65,7 @@ class Prepared:
     probability a share of the noise would have been found, empty if nobody knows.
     """
 
-    claim: Claim
+    claim: UnitClaim
     pairs: Sequence[Pair]
     law: Callable[[float], Agreement]
     power: Callable[[float, int], dict[float, float]] = lambda alpha, families: {}

@@ -32,7 +32,7 @@ from protocols.plural import at_most
 from protocols.votes import ABSTAIN
 from simulations.audit.bounds import RatioLaw, composed_epsilon, composed_epsilon_of_ratios
 from simulations.audit.breaks import Break
-from simulations.audit.settings import Claim
+from simulations.audit.settings import UnitClaim
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Target:
         return np.array([1, 1] if self.classes == 2 else [1, 1, self.classes - 2])
 
 
-def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
+def claim_of(target: Target, *, delta: float, total_weight: float) -> UnitClaim:
     """The guarantee that a budget filter publishes when it affords exactly these queries, by the code that charges
     budgets.
 
@@ -127,7 +127,7 @@ def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
         )
         if filters.affordable(np.zeros(1, dtype=np.int64), limit=target.queries)[0] == target.queries:
             mu = float(np.sqrt(spend[0])) if target.gaussian_dp else None
-            return Claim(float(filters.epsilon_guaranteed[0]), delta, float(filters.order[0]), mu)
+            return UnitClaim(float(filters.epsilon_guaranteed[0]), delta, float(filters.order[0]), mu)
     raise InvalidInput(f"no filter affords {target.queries} queries at delta {at_most(delta)}; allowed: fewer queries")
 
 
@@ -206,7 +206,7 @@ def outcome_log_laws(
     return before[0], after[0]
 
 
-Votes = tuple[
+_Votes = tuple[
     Float64[ndarray, "pairs levels"], Float64[ndarray, "pairs levels"] | None, Float64[ndarray, " pairs"]
 ]  # levels, predictions and total weights of several pairs
 
@@ -239,7 +239,7 @@ def _dimensions(target: Target) -> int:
     return (1 if target.classes == 2 else 2) + (target.threshold is not None)
 
 
-def _votes_at(target: Target, positions: Float64[ndarray, "pairs dimensions"]) -> Votes:
+def _votes_at(target: Target, positions: Float64[ndarray, "pairs dimensions"]) -> _Votes:
     unit, threshold = target.scale, target.threshold
     last = np.zeros((len(positions), 1))
     gaps = unit * np.concatenate([positions[:, : 1 if target.classes == 2 else 2], last], axis=1)

@@ -44,7 +44,7 @@ from simulations.audit.as_run import summed_noise
 from simulations.audit.bounds import Samples
 from simulations.audit.breaks import HONEST_SUMS, Contribute, Holding, SumBreak, Sums, breaks_of, broken_noise
 from simulations.audit.laws import Agreement, agreement, whole_noise_evidence
-from simulations.audit.settings import Advance, AuditSettings, Claim, Kind, Line, Pair, Prepared, check_between
+from simulations.audit.settings import Advance, AuditSettings, Kind, Line, Pair, Prepared, UnitClaim, check_between
 from simulations.setup.levels import simulated_level
 from simulations.stages.record_votes import cells_of_holdings, contributions
 
@@ -175,13 +175,13 @@ def _prepared(
     )  # fmt: skip
 
 
-def _claim(study: Study) -> Claim:
+def _claim(study: Study) -> UnitClaim:
     """What the study's filter guarantees the first party for the one batch that it charges."""
     budgets = study.budgets
     spent = budgets.amount(study.query_limit, study.query_limit)
     guaranteed, order = float(budgets.epsilon_guaranteed[0]), float(budgets.order[0])
     mu = float(np.sqrt(spent[0] / NANO)) if np.isnan(order) else None
-    return Claim(guaranteed, study.roster[0].delta, order, mu)
+    return UnitClaim(guaranteed, study.roster[0].delta, order, mu)
 
 
 def _seen_noise(settings: AuditSettings, study: Study, stream: tuple[int, int, int]) -> Noise:

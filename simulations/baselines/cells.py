@@ -19,7 +19,7 @@ from protocols.plural import counted
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.baselines import METHODS, OF_STUDY
-from simulations.baselines.method import Row, Score, Task, encoded, method_of
+from simulations.baselines.method import Row, Score, Task, encoded_inputs, method_of
 from simulations.datasets.dataset import content_digest
 from simulations.datasets.groups import Grouping, groupings
 from simulations.progress import Reporter
@@ -154,7 +154,7 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
                 found = _inputs(comparison, seed, host=host, reporter=reporter)
                 groups = groupings(found.dataset, comparison.settings.group_columns, like=first)
                 first = first or groups
-                read = (seed, found, encoded(found, comparison.features), groups)
+                read = (seed, found, encoded_inputs(found, comparison.features), groups)
             _, inputs, features, groups = read
             usual = comparison.settings.student is None
             about = (

@@ -30,7 +30,7 @@ from simulations.stages.inputs import DatasetInputs, Host
 from simulations.stages.inputs import encoded_dataset as of_features
 
 
-def encoded(inputs: DatasetInputs, features: str) -> DatasetInputs:
+def encoded_inputs(inputs: DatasetInputs, features: str) -> DatasetInputs:
     """The inputs with tables left alone, and features f32 [N, features] of images in the place of their pixels.
 
     features: see features_for. They are centred on the public pool, and scaled by one number so that their mean square

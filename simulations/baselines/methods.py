@@ -36,7 +36,7 @@ from simulations.setup.experiment import OF_RECORDS, OF_TEACHERS, Experiment, ex
 from simulations.stages.inputs import DatasetInputs, with_settings
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.students import ReleasedStudent, alone_right, pooled_student
-from simulations.stages.vote_source import labelled, votes_source
+from simulations.stages.vote_source import labelled_source, votes_source
 
 # Of each test record whether a model is right, or which share of several is.
 Right = Bool[ndarray, " test"] | Float64[ndarray, " test"]
@@ -198,7 +198,7 @@ def graded_scores(task: Task, *, budgets: str, residuals: bool = False) -> Score
         given = with_settings(task.inputs, settings.changed(student="none"), reporter=task.reporter)
         _, study = study_of(given)
         source = votes_source(given, host=task.host, reporter=task.reporter)
-        result = labelled(study, source, task.seed, given.settings, task.host)
+        result = labelled_source(study, source, task.seed, given.settings, task.host)
     except InvalidInput as error:
         return Score(None, note=str(error))
     if result.soft is None or any(each.scores is None for each in result.soft.each):
@@ -282,7 +282,7 @@ def _score(task: Task, inputs: DatasetInputs, settings: Experiment) -> Score:
     except BudgetExceeded as error:
         return Score(None, note=str(error))
     source = votes_source(given, host=task.host, reporter=task.reporter)
-    result = labelled(study, source, task.seed, given.settings, task.host)
+    result = labelled_source(study, source, task.seed, given.settings, task.host)
     tasks = task.dataset.tasks
     sets = [one.training_set(each.classes) for one, each in zip(result.of_findings(len(tasks)), tasks, strict=True)]
     labels = max(len(targets) for _, targets in sets)

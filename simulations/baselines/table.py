@@ -45,7 +45,7 @@ from simulations.plots.style import (
 from simulations.results.files import environment
 from simulations.stages.label import mean_and_interval
 
-COLUMNS = (
+_COLUMNS = (
     "method epsilon delta protects adjacency seed accuracy parties_that_gain best_party noise_multiplier labels auroc "
     "note"
 ).split()
@@ -69,7 +69,7 @@ def tidy(rows: Sequence[Row]) -> pd.DataFrame:
         }
         for row in rows
     ]
-    return pd.DataFrame(flat).reindex(columns=COLUMNS)
+    return pd.DataFrame(flat).reindex(columns=_COLUMNS)
 
 
 def means(table: pd.DataFrame) -> pd.DataFrame:
@@ -301,7 +301,7 @@ def comparison_drawing(summary: pd.DataFrame) -> Drawing:
     )
 
 
-PRIVATE: Final = (
+PRIVATE_WORDS: Final = (
     "Not for release where the private records are real: figures of methods without an epsilon, which parties gain, "
     "and what is lost in groups. They are computed from private records, and no budget pays for them."
 )
@@ -353,7 +353,7 @@ def _page(comparison: Comparison, summary: pd.DataFrame, drawn: Drawing, groups:
     notes = summary[summary["note"] != ""]
     body = [
         _verdict(summary),
-        f'<p class="notice"><strong>This was a simulation.</strong> {text(SIMULATED)} {text(PRIVATE)}</p>',
+        f'<p class="notice"><strong>This was a simulation.</strong> {text(SIMULATED)} {text(PRIVATE_WORDS)}</p>',
         '<section aria-labelledby="methods"><h2 id="methods">Accuracy on the test records</h2>',
         table(f"Means and 95 % intervals. {COVERED}", head, rows),
         f'<figure><div class="scroll" role="region" tabindex="0" aria-label="Figure 1">{inline_svg(drawn)}</div>'

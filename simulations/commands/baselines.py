@@ -37,7 +37,7 @@ def baselines_flags(**flags: Any) -> None:
       conclave-simulate baselines --dataset adult --parties 50 --seeds 0-4 --out runs/adult
       conclave-simulate baselines --dataset heart_disease --methods alone,pooled --epsilons 1,8
     """
-    from runtime.printing import folded
+    from runtime.printing import wrapped
     from simulations.baselines.cells import (
         Comparison,
         check_comparison,
@@ -46,7 +46,7 @@ def baselines_flags(**flags: Any) -> None:
         parse_methods,
         run_comparison,
     )
-    from simulations.baselines.table import COVERED, PRIVATE, by_epsilon, write_comparison
+    from simulations.baselines.table import COVERED, PRIVATE_WORDS, by_epsilon, write_comparison
     from simulations.report.terminal import print_rows
 
     reporter, host = reporter_from(flags), host_from(flags)
@@ -71,10 +71,10 @@ def baselines_flags(**flags: Any) -> None:
         click.echo(json.dumps(table.astype(object).where(table.notna(), None).to_dict("records"), indent=2))
         return
     print_rows(f"accuracy on the test records, {out / 'report.html'}", *by_epsilon(summary))
-    click.echo(folded(COVERED))
-    click.echo(folded(PRIVATE))
+    click.echo(wrapped(COVERED))
+    click.echo(wrapped(PRIVATE_WORDS))
     for row in summary[summary["note"] != ""].to_dict("records"):
-        click.echo(folded(f"{row['method']}, epsilon {row['epsilon']:g}: {row['note']}", rest="  "))
+        click.echo(wrapped(f"{row['method']}, epsilon {row['epsilon']:g}: {row['note']}", rest="  "))
 
 
 def _words(value: object) -> str | None:

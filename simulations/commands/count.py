@@ -58,7 +58,7 @@ def count_flags(
     from simulations import datasets
     from simulations.datasets.dataset import DatasetRequest
     from simulations.setup.experiment import population_of, units_of
-    from simulations.setup.levels import batch_noise, simulated_level
+    from simulations.setup.levels import drawn_noise, simulated_level
     from simulations.setup.partition import BySite, Iid, partition
 
     folder = data_dir or os.environ.get("CONCLAVE_DATA")
@@ -114,7 +114,7 @@ def count_flags(
         for held in rows
     ]  # fmt: skip
     tally = study.votes.tally(study, np.stack(sums), np.arange(len(rows)))
-    noise = batch_noise(study, seed=seed)(np.ones(len(rows), bool))
+    noise = drawn_noise(study, seed=seed)(np.ones(len(rows), bool))
     _, noisy = study.released(tally / study.units, noise, predictions=None)
     assert noisy is not None  # a sum is what is released
     counts = counts_of(study, noisy, voted=names)

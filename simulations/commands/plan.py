@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from simulations.planning.grid import Optimum
     from simulations.planning.plan import StudyPlan
     from simulations.planning.predict import PlannedVotes, Planner, Prediction
-    from simulations.planning.records import Candidate, Comparison, Publics, Rehearsed
+    from simulations.planning.records import Candidate, ForeseenAccuracies, Publics, Rehearsed
     from simulations.progress import Reporter
     from simulations.setup.experiment import Experiment
     from simulations.stages.inputs import Host
@@ -274,7 +274,7 @@ def _plan_of_records(flags: dict[str, Any], settings: Experiment, reporter: Repo
         _print_records(settings, publics, rehearsed, compared, accuracy, command)
 
 
-def _record_line(flags: dict[str, Any], best: Candidate, compared: Comparison) -> str:
+def _record_line(flags: dict[str, Any], best: Candidate, compared: ForeseenAccuracies) -> str:
     """The command that runs what is recommended."""
     from simulations.results.text import run_line
 
@@ -291,7 +291,7 @@ def _record_line(flags: dict[str, Any], best: Candidate, compared: Comparison) -
 
 
 def _record_document(
-    publics: Publics, rehearsed: Rehearsed, compared: Comparison, accuracy: float, command: str
+    publics: Publics, rehearsed: Rehearsed, compared: ForeseenAccuracies, accuracy: float, command: str
 ) -> dict[str, Any]:
     """The plan as JSON values."""
     teachers = compared.teachers
@@ -339,7 +339,7 @@ def _print_records(
     settings: Experiment,
     publics: Publics,
     rehearsed: Rehearsed,
-    compared: Comparison,
+    compared: ForeseenAccuracies,
     accuracy: float,
     command: str,
 ) -> None:
@@ -457,7 +457,7 @@ def _planned_settings(flags: dict[str, Any]) -> Experiment:
 def _planned_votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
     """The votes that the flags describe."""
     from simulations.planning.predict import AssumedVotes, PilotVotes
-    from simulations.stages.stored_votes import read_labels, read_votes
+    from simulations.stages.stored_votes import load_labels, load_votes
 
     if (flags["accuracy"] is None) == (flags["pilot"] is None):
         raise InvalidInput("--optimise needs either --accuracy (the teachers', assumed) or --pilot (public votes)")
@@ -472,10 +472,10 @@ def _planned_votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
         return AssumedVotes(classes=settings.classes, accuracy=float(flags["accuracy"]), concentration=spread)
     if flags["concentration"] is not None:
         raise InvalidInput("--concentration has no effect with --pilot, whose votes show it; leave one of them out")
-    stored, _ = read_votes(Path(flags["pilot"]), kind=flags["pilot_kind"], classes=settings.classes, parties=None)
+    stored, _ = load_votes(Path(flags["pilot"]), kind=flags["pilot_kind"], classes=settings.classes, parties=None)
     truth = None
     if flags["pilot_labels"] is not None:
-        truth = read_labels(flags["pilot_labels"], queries=stored.queries, classes=stored.classes)
+        truth = load_labels(flags["pilot_labels"], queries=stored.queries, classes=stored.classes)
     return PilotVotes.of(stored, truth)
 
 

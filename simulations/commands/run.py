@@ -56,7 +56,7 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run runs/digits/config.toml budgets=4 weights=uniform   (the same study, changed)
       conclave-simulate run --resume --out runs/digits   (after Ctrl-C)
     """
-    from runtime.printing import folded
+    from runtime.printing import wrapped
     from simulations.pipeline import run, study_of
     from simulations.planning.advice import must_afford_or_say, warnings_of
     from simulations.planning.plan import make_plan
@@ -113,7 +113,7 @@ def run_flags(**flags: Any) -> None:
         print_summary(figures, out)
         print_verdict(compared(result, figures), doubts(figures), figures)
         if (advice := advised(figures, of_columns=result.source.of_columns)) is not None:
-            click.echo(folded(advice, first=MARK, rest=MARK))
+            click.echo(wrapped(advice, first=MARK, rest=MARK))
         for line in printed(result):
             click.echo(line)
 

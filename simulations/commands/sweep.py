@@ -63,7 +63,7 @@ def sweep_flags(**flags: Any) -> None:
 
 def run_sweep_file(flags: dict[str, Any]) -> None:
     """Runs the sweep of flags["sweep_file"], writes its tables, figures and page, and prints the intervals."""
-    from runtime.printing import folded
+    from runtime.printing import wrapped
     from simulations.report.terminal import print_rows
     from simulations.sweep.cells import prepared, read_sweep, run_apart, run_cells
     from simulations.sweep.report import (
@@ -102,7 +102,7 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
     head, shown = printed_columns(settings, sweep.varied)
     print_rows(f"{len(settings)} settings, {out / 'report.html'}", head, shown)
     for best in best_at_each_epsilon(settings, sweep.varied) or ():
-        click.echo(folded(f"best at {best}", rest="  "))
-    click.echo(folded(covered(settings)))
+        click.echo(wrapped(f"best at {best}", rest="  "))
+    click.echo(wrapped(covered(settings)))
     for note, times in settings["note"][settings["note"] != ""].value_counts().head(5).items():
-        click.echo(folded(f"{times} of the settings afford nothing: {note}", rest="  "))
+        click.echo(wrapped(f"{times} of the settings afford nothing: {note}", rest="  "))

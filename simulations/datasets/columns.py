@@ -65,7 +65,7 @@ def text(column: str, vectors: str, *, may_miss: bool = False) -> Feature:
     return Feature(column=column, kind="text", vectors=vectors, may_miss=may_miss)
 
 
-def features_of(
+def features_in(
     table: Mapping[str, Sequence[str]],
     columns: Sequence[Column],
     public: Int64[ndarray, " public"],
@@ -80,7 +80,7 @@ def features_of(
     )
 
 
-def encode(
+def coded(
     table: Mapping[str, Sequence[str]], columns: Sequence[Feature], *, missing: Collection[str], where: str
 ) -> Float32[ndarray, "rows features"]:
     """All features of all rows, column after column; missing: the texts that mean no value; where: the file, for
@@ -93,4 +93,4 @@ def encode_published(
 ) -> Float32[ndarray, "rows features"]:
     """The features of a published table of strings, NaN where missing; encoded with constants only."""
     texts = {each.column: table[each.column].fillna("").tolist() for each in columns}
-    return encode(texts, columns, missing=MISSING, where=where)
+    return coded(texts, columns, missing=MISSING, where=where)

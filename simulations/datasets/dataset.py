@@ -130,7 +130,7 @@ def cut_as_asked(
     return cut(strata, groups=groups, sizes=wanted, name=name, rng=rng)
 
 
-def choose(available: int, size: int | None, name: str, rng: np.random.Generator) -> Int64[ndarray, " chosen"]:
+def subset(available: int, size: int | None, name: str, rng: np.random.Generator) -> Int64[ndarray, " chosen"]:
     """`size` of `available` private records, uniformly, ascending; all when size is None. Raises
     InvalidInput."""
     if size is None:

@@ -25,7 +25,7 @@ from numpy import ndarray
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study.findings import STATES
 from simulations.datasets.dataset import Dataset, DatasetRequest
-from simulations.datasets.rendered import drawn
+from simulations.datasets.rendered import drawn_dataset
 
 FACES = (
     "DejaVuSans",
@@ -150,7 +150,7 @@ def _rendered(request: DatasetRequest, *, name: str, noise: float) -> Dataset:
     if not MIN_CLASSES <= classes <= _MAX_CLASSES:
         raise InvalidInput(f"{name}: classes is {classes}; allowed: {MIN_CLASSES} to {_MAX_CLASSES}")
     templates = render_templates(CHARACTERS[:classes])
-    return drawn(
+    return drawn_dataset(
         request,
         name=name,
         class_names=CHARACTERS[:classes],

@@ -27,7 +27,7 @@ from protocols.reading import read_toml
 from protocols.study.features import check_rows, class_ids, read_numbers, record_names
 from protocols.study.findings import NOT_KNOWN, STATES
 from runtime.settings import TomlTable
-from simulations.datasets.columns import Column, Standardised, categorical, encode, features_of, numeric, text
+from simulations.datasets.columns import Column, Standardised, categorical, coded, features_in, numeric, text
 from simulations.datasets.dataset import Dataset, DatasetRequest, strata_of
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool, flat_halves, no_copies
 from simulations.datasets.published_images import class_labels
@@ -446,8 +446,8 @@ def load_table(
     kept = no_copies(pool, (first, second))
     pool, rows = pool.only(kept), rows[kept]
     parts = cut_pool(pool, schema.shares, sizes, seed)
-    columns = features_of(table, schema.columns, rows[parts.public], missing=missing)
-    inputs = encode(table, columns, missing=missing, where=str(path))[rows]
+    columns = features_in(table, schema.columns, rows[parts.public], missing=missing)
+    inputs = coded(table, columns, missing=missing, where=str(path))[rows]
     return as_dataset(pool, inputs, parts, columns)
 
 

@@ -16,7 +16,7 @@ from party.data.mapping import folded_number
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.plural import counted
 from protocols.study.terms import Feature
-from simulations.datasets.dataset import Dataset, Split, choose, cut, strata_of
+from simulations.datasets.dataset import Dataset, Split, cut, strata_of, subset
 
 PARTS = ("private", "public", "test")
 # Records that are equal in all columns are copies where so many times more pairs of them are than their halves would
@@ -193,5 +193,5 @@ def _own_split(
     for name, found, size in zip(PARTS, counts, sizes, strict=True):
         if size is not None and size > found:
             raise InvalidInput(f"{pool.path}: {name}_size is {size}; allowed: 1 to {found}")
-    private = indices[0][choose(len(indices[0]), sizes[0], str(pool.path), rng)]
+    private = indices[0][subset(len(indices[0]), sizes[0], str(pool.path), rng)]
     return Split(private=private, public=indices[1][: sizes[1]], test=indices[2][: sizes[2]])

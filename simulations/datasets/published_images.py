@@ -26,7 +26,7 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt
 from runtime.checked_files import check_content, read_unpacked
-from simulations.datasets.dataset import Dataset, DatasetRequest, Split, choose, cut, fixed_public_and_test
+from simulations.datasets.dataset import Dataset, DatasetRequest, Split, cut, fixed_public_and_test, subset
 from simulations.datasets.sources import DataSource, Published, find, published, read_npz, row_digests
 
 _NAMES: Final = (
@@ -265,7 +265,7 @@ def _in_file_order(
 ) -> Dataset:
     """Images in [0, 1]; private records are a uniform choice where fewer are asked for."""
     (images, labels), (test_images, test_labels) = parts
-    private = choose(len(labels), request.private_size, what.name, rng)
+    private = subset(len(labels), request.private_size, what.name, rng)
     defaults = (what.sizes[0], what.sizes[1])
     public, test = fixed_public_and_test(len(test_labels), request.public_size, request.test_size, defaults, what.name)
     scale = np.float32(1 / 255)

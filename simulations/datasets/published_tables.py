@@ -20,7 +20,7 @@ from protocols.study.findings import NOT_KNOWN
 from runtime.checked_files import check_content, line_digests, read_lines
 from runtime.shipped import heart_disease as hospitals
 from simulations.datasets.columns import encode_published
-from simulations.datasets.dataset import Dataset, DatasetRequest, Split, choose, cut_as_asked, fixed_public_and_test
+from simulations.datasets.dataset import Dataset, DatasetRequest, Split, cut_as_asked, fixed_public_and_test, subset
 from simulations.datasets.sources import Published, data_folder, find, published
 
 ADULT_TEST_SIZE = 1_000  # the rest of adult.test is public
@@ -72,7 +72,7 @@ def adult(request: DatasetRequest) -> Dataset:
     train = _adult(about, "adult.data", request.data_dir, ordered=False)
     held_out = _adult(about, "adult.test", request.data_dir, ordered=True)
     rng = np.random.default_rng([request.seed, *b"adult private"])
-    private = choose(len(train), request.private_size, "adult", rng)
+    private = subset(len(train), request.private_size, "adult", rng)
     public, test = fixed_public_and_test(
         len(held_out), request.public_size, request.test_size, (len(held_out), ADULT_TEST_SIZE), "adult"
     )

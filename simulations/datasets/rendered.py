@@ -28,7 +28,7 @@ from simulations.source import source_digest
 Draw = Callable[[Int64[ndarray, " records"], np.random.Generator], Float32[ndarray, "records ..."]]
 
 
-def drawn(
+def drawn_dataset(
     request: DatasetRequest,
     *,
     name: str,

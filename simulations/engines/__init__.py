@@ -21,13 +21,13 @@ ENGINES: dict[str, str] = {
     "flower": "simulations.engines.flower:Flower",
     "in_process": "simulations.engines.in_process:InProcessEngine",
 }
-USUAL = "usual"
+USUALLY = "usual"
 
 
 def check_engine(name: str) -> None:
     """Raises InvalidInput, listing the known names, unless `name` is in ENGINES or USUAL; imports nothing."""
-    if name not in (*ENGINES, USUAL):
-        raise InvalidInput(f"engine is {name!r}; allowed: {', '.join(sorted(ENGINES))}, {USUAL}")
+    if name not in (*ENGINES, USUALLY):
+        raise InvalidInput(f"engine is {name!r}; allowed: {', '.join(sorted(ENGINES))}, {USUALLY}")
 
 
 def open_engine(name: str, *, workers: int | None) -> Engine:
@@ -37,7 +37,7 @@ def open_engine(name: str, *, workers: int | None) -> Engine:
     engine runs on is not installed.
     """
     check_engine(name)
-    if name == USUAL:
+    if name == USUALLY:
         name = "flower" if os.environ.get("RAY_ADDRESS") else "in_process"
     module, _, attribute = ENGINES[name].partition(":")
     try:

@@ -67,9 +67,9 @@ from simulations.setup.budgets import upsampling
 from simulations.stages.inputs import DatasetInputs
 from simulations.stages.students import ReleasedStudent
 
-Scores = Float64[ndarray, " records"]
+_Scores = Float64[ndarray, " records"]
 _Labels = Int64[ndarray, " records"]
-_Score = Callable[[Float64[ndarray, "records classes"], _Labels], Scores]
+_Score = Callable[[Float64[ndarray, "records classes"], _Labels], _Scores]
 
 # The sum of a row's probabilities may differ from 1 by this much, as they are float32.
 _SUM_TOLERANCE = 1e-3
@@ -86,7 +86,7 @@ class Predictor(Protocol):
         """The probability of each class; rows sum to 1."""
 
 
-def loss(probabilities: Float64[ndarray, "records classes"], labels: _Labels) -> Scores:
+def loss(probabilities: Float64[ndarray, "records classes"], labels: _Labels) -> _Scores:
     """log(p_y/(1 - p_y)), y the true label: in the order of the negative cross-entropy loss.
 
     1 - p_y is summed from the other classes, so that records differ where p_y itself is 1 in floating point (Carlini et
@@ -96,7 +96,7 @@ def loss(probabilities: Float64[ndarray, "records classes"], labels: _Labels) ->
     return np.log(right + _TINY) - np.log(wrong + _TINY)
 
 
-def modified_entropy(probabilities: Float64[ndarray, "records classes"], labels: _Labels) -> Scores:
+def modified_entropy(probabilities: Float64[ndarray, "records classes"], labels: _Labels) -> _Scores:
     """-Mentr = (1 - p_y) log p_y + sum_{i != y} p_i log(1 - p_i), at most 0 (Song & Mittal 2021)."""
     right, wrong = _right_and_wrong(probabilities, labels)
     rest = np.maximum(probabilities.sum(axis=1, keepdims=True) - probabilities, 0.0)
@@ -105,27 +105,27 @@ def modified_entropy(probabilities: Float64[ndarray, "records classes"], labels:
     return np.asarray(wrong * np.log(right + _TINY) + terms.sum(axis=1))
 
 
-SCORES: Final[dict[str, _Score]] = {"loss": loss, "modified_entropy": modified_entropy}
+ATTACK_SCORES: Final[dict[str, _Score]] = {"loss": loss, "modified_entropy": modified_entropy}
 
 
 def scores_of(
     predictor: Predictor, inputs: Float32[ndarray, "records ..."], labels: _Labels, *, classes: int
-) -> dict[str, Scores]:
+) -> dict[str, _Scores]:
     """Each of SCORES on these records, some rows at a time. Raises InvalidInput unless the model gives
     probabilities.
     """
     step = max(1, _CELLS // classes)
-    found: dict[str, list[Scores]] = {name: [] for name in SCORES}
+    found: dict[str, list[_Scores]] = {name: [] for name in ATTACK_SCORES}
     for start in range(0, len(labels), step):
         part, of_part = inputs[start : start + step], labels[start : start + step]
         probabilities = _checked(predictor.probabilities(part), rows=len(part), classes=classes)
-        for name, score in SCORES.items():
+        for name, score in ATTACK_SCORES.items():
             found[name].append(score(probabilities, of_part))
     return {name: np.concatenate(parts) if parts else np.zeros(0) for name, parts in found.items()}
 
 
 def class_thresholds(
-    members: Scores, member_labels: _Labels, others: Scores, other_labels: _Labels, *, classes: int
+    members: _Scores, member_labels: _Labels, others: _Scores, other_labels: _Labels, *, classes: int
 ) -> Float64[ndarray, " classes"]:
     """The best threshold for each class (Song & Mittal 2021), learnt from records that the attacker knows.
 
@@ -139,7 +139,7 @@ def class_thresholds(
     return thresholds
 
 
-def _right_and_wrong(probabilities: Float64[ndarray, "records classes"], labels: _Labels) -> tuple[Scores, Scores]:
+def _right_and_wrong(probabilities: Float64[ndarray, "records classes"], labels: _Labels) -> tuple[_Scores, _Scores]:
     """The probability of the true label, and of all others together."""
     rows = np.arange(len(labels))
     others = probabilities.copy()
@@ -314,8 +314,8 @@ _MOST_GROUPS = 6
 class _Scored:
     """Scores by name, and true labels, of members and non-members."""
 
-    members: dict[str, Scores]
-    others: dict[str, Scores]
+    members: dict[str, _Scores]
+    others: dict[str, _Scores]
     member_labels: Int64[ndarray, " members"]
     other_labels: Int64[ndarray, " others"]
     classes: int
@@ -354,10 +354,10 @@ class _Evidence:
     """Scores of one attack; called: for each record unknown to the attacker, 1 if it is called a member, else 0."""
 
     attack: str
-    members: Scores
-    others: Scores
-    called: Scores
-    called_others: Scores
+    members: _Scores
+    others: _Scores
+    called: _Scores
+    called_others: _Scores
 
 
 def _evidence(scored: _Scored, halves: _Halves) -> tuple[_Evidence, ...]:
@@ -383,7 +383,7 @@ def _evidence(scored: _Scored, halves: _Halves) -> tuple[_Evidence, ...]:
     return by_loss, by_class
 
 
-def _calls(above: Scores) -> Scores:
+def _calls(above: _Scores) -> _Scores:
     return (above >= 0).astype(np.float64)
 
 

@@ -24,7 +24,7 @@ from protocols.mechanisms.parameter import Parameter
 from protocols.study.study import Study
 from protocols.study.units import votes_per_unit
 from simulations.planning.objective import OBJECTIVES, Objective
-from simulations.planning.predict import Noise, Planner, Prediction, asked_more_than, planned_parameters
+from simulations.planning.predict import PlannedNoise, Planner, Prediction, asked_more_than, planned_parameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -158,7 +158,7 @@ def _slice(
     names, thresholds = tuple(planned_parameters(planner.kind)), axes.values[-1]
     middle = (sigma, *(0.6 * planner.total for _ in names[2:]), 0.0)
     study = planner.study(
-        Noise.of(**dict(zip(names, middle, strict=True))), queries=planner.pool, answer_rate=0.5, guide=True
+        PlannedNoise.of(**dict(zip(names, middle, strict=True))), queries=planner.pool, answer_rate=0.5, guide=True
     )
     filters, view, seen = study.budgets, check_view(study.view), planner.histograms(study.weights)
     account, tight = accountant(study.accountant_name), _tightest(study)
@@ -169,7 +169,7 @@ def _slice(
         given = dict(zip(names, (sigma, *others, 0.0), strict=True))
         mechanism = planner.kind.build(view=view, given=given)
         cost = account.query_cost(mechanism, units, view=view, classes=study.classes)
-        passes, right = seen.outcomes(planner.decision(Noise.of(**given)), thresholds)
+        passes, right = seen.outcomes(planner.decision(PlannedNoise.of(**given)), thresholds)
         rate = passes.mean(axis=1)
         # As filter.affordable_queries, for every rate at once: each party at its best order, then the poorest party.
         fits = (caps / (cost.ask + rate[:, None, None] * cost.answer)).max(axis=2).min(axis=1)
@@ -279,7 +279,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
     for _ in range(_ZOOMS):
         at = fine.best(planner, planner.objective, min_accuracy)
         fine = predict_grid(planner, fine.axes.around(at, points=_POINTS))
-    start = Noise.rounded(planner.kind, fine.axes.cell(fine.best(planner, planner.objective, min_accuracy)))
+    start = PlannedNoise.rounded(planner.kind, fine.axes.cell(fine.best(planner, planner.objective, min_accuracy)))
     noise = climb(planner, start, min_accuracy=min_accuracy)
     whole = planner.predict(noise)
     chosen = planner.predict(noise, queries=planner.enough(noise))
@@ -332,12 +332,12 @@ def optimise_each(
     return tuple(ranked), {name: str(error) for name, error in refused.items()}
 
 
-def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
+def climb(planner: Planner, start: PlannedNoise, *, min_accuracy: float) -> PlannedNoise:
     """The noise that no neighbour, one final step away in one or more of the three values, improves by more than
     GAIN.
     """
 
-    def rank(noise: Noise) -> tuple[float, float]:
+    def rank(noise: PlannedNoise) -> tuple[float, float]:
         predicted = planner.predict(noise, guide=True)
         # While the accuracy is too low, a more accurate setting is better.
         return min(predicted.accuracy - min_accuracy, 0.0), predicted.value
@@ -353,7 +353,7 @@ def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
     return best
 
 
-def neighbours(planner: Planner, noise: Noise, *, step: float) -> Iterator[Noise]:
+def neighbours(planner: Planner, noise: PlannedNoise, *, step: float) -> Iterator[PlannedNoise]:
     """The settings around `noise`, a relative step up or down in each parameter; the threshold's is relative to the
     larger of all votes and the noise that it is tested with.
     """
@@ -362,7 +362,7 @@ def neighbours(planner: Planner, noise: Noise, *, step: float) -> Iterator[Noise
     for *up, up_threshold in product((-1, 0, 1), repeat=len(noise.values)):
         if any(up) or up_threshold:
             wider = [scale * (1 + step) ** each for scale, each in zip(scales, up, strict=True)]
-            yield Noise.rounded(planner.kind, (*wider, threshold + up_threshold * step * reach))
+            yield PlannedNoise.rounded(planner.kind, (*wider, threshold + up_threshold * step * reach))
 
 
 def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Prediction, ...]:
@@ -378,7 +378,7 @@ def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Predicti
     ).tolist()
     # Rounding may put a level above the best accuracy of the grid.
     cells = [grid.axes.cell(grid.best(planner, labels, level * (1 - 1e-9))) for level in levels]
-    noises = {chosen.noise, *(Noise.rounded(planner.kind, cell) for cell in cells)}
+    noises = {chosen.noise, *(PlannedNoise.rounded(planner.kind, cell) for cell in cells)}
     points = [planner.predict(noise, guide=True) for noise in sorted(noises, key=str)]
     kept = nondominated(np.array([p.answered for p in points]), np.array([p.accuracy for p in points]))
     shown = [point for point, keep in zip(points, kept, strict=True) if keep or point.noise == chosen.noise]

@@ -341,18 +341,18 @@ _KEPT = 32
 
 
 @dataclass(frozen=True)
-class Noise:
+class PlannedNoise:
     """The chosen value of every parameter that is planned, by name, in votes; in the order of `planned_parameters`."""
 
     values: tuple[tuple[str, float], ...]
 
     @classmethod
-    def of(cls, **values: float) -> Noise:
+    def of(cls, **values: float) -> PlannedNoise:
         """Exactly these values."""
         return cls(tuple(values.items()))
 
     @classmethod
-    def rounded(cls, kind: type[Mechanism], values: Iterable[float]) -> Noise:
+    def rounded(cls, kind: type[Mechanism], values: Iterable[float]) -> PlannedNoise:
         """The nearest values with three digits; a threshold is rounded down: what is reached stays reached."""
         given = zip(planned_parameters(kind).items(), values, strict=True)
         return cls(tuple((name, _floor(v) if each.role == "threshold" else float(f"{v:.3g}"))
@@ -390,7 +390,7 @@ class Prediction:
     released labels; value: of the objective; queries: the size of the pool.
     """
 
-    noise: Noise
+    noise: PlannedNoise
     answer_rate: float
     queries: int
     asked: float
@@ -413,7 +413,7 @@ class Planner:
     budgets: Budgets
     stored: CastVotes
     truth: Int64[ndarray, " queries"]
-    _known: dict[tuple[Noise, int, bool], Prediction] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[PlannedNoise, int, bool], Prediction] = field(default_factory=dict, repr=False)
     _seen: dict[bytes, PlannedHistograms] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -455,7 +455,7 @@ class Planner:
             self._seen[key] = PlannedHistograms.of(weighted_counts(self.stored, weights), self.truth)
         return self._seen[key]
 
-    def usual_noise(self) -> Noise:
+    def usual_noise(self) -> PlannedNoise:
         """The noise and threshold of a run that is given none; where no budget affords them, as if they were."""
         try:
             made = make_study(self.settings, self.budgets, classes=self.votes.classes, queries=self.pool).mechanism
@@ -463,16 +463,18 @@ class Planner:
             made = scaled_mechanism(
                 self.settings.mechanism, {}, view="label", classes=self.votes.classes, votes=self.total
             )
-        return Noise.rounded(self.kind, (made.values[name] for name in planned_parameters(self.kind)))
+        return PlannedNoise.rounded(self.kind, (made.values[name] for name in planned_parameters(self.kind)))
 
-    def decision(self, noise: Noise) -> Decision:
+    def decision(self, noise: PlannedNoise) -> Decision:
         """How a query is decided with this noise."""
         made = self.kind.build(view="label", given=dict(noise.values))
         if not isinstance(made, GaussianMechanism):
             raise InvalidInput(f"{made.name} is not planned; allowed: a mechanism with Gaussian noise and a threshold")
         return made.decision(second_round=False)
 
-    def study(self, noise: Noise, *, queries: int, answer_rate: float | None = None, guide: bool = False) -> Study:
+    def study(
+        self, noise: PlannedNoise, *, queries: int, answer_rate: float | None = None, guide: bool = False
+    ) -> Study:
         """The study that a run with these settings makes; answer_rate None: as predicted for this noise.
 
         guide: with Renyi DP in place of exact composition, which takes a second for each noise and affords about a
@@ -489,7 +491,7 @@ class Planner:
             settings = settings.changed(accountant=LabelOnly.name)
         return make_study(settings, self.budgets, classes=self.votes.classes, queries=queries)
 
-    def predict(self, noise: Noise, *, queries: int | None = None, guide: bool = False) -> Prediction:
+    def predict(self, noise: PlannedNoise, *, queries: int | None = None, guide: bool = False) -> Prediction:
         """What a study with this noise is expected to release; queries: the size of the pool, None for the largest;
         guide: see `study`.
 
@@ -506,7 +508,7 @@ class Planner:
                 )
         return self._known[key]
 
-    def _predicted(self, noise: Noise, pool: int, *, guide: bool) -> Prediction:
+    def _predicted(self, noise: PlannedNoise, pool: int, *, guide: bool) -> Prediction:
         study = self.study(noise, queries=pool, guide=guide)
         filters, seen, decision = (
             study.budgets,
@@ -528,7 +530,7 @@ class Planner:
             value=float(value),
         )
 
-    def enough(self, noise: Noise) -> int:
+    def enough(self, noise: PlannedNoise) -> int:
         """The smallest pool that is exhausted before the budgets with probability at most 1 %; the largest pool if none
         is.
         """

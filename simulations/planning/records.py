@@ -30,14 +30,14 @@ from coordinator.students.student import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.release.counts import ANY, EVERYWHERE, Count
-from protocols.study.count_cells import MISSING
+from protocols.study.count_cells import NO_LABEL
 from protocols.study.findings import OneLabel
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, unit_sums
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import said
 from simulations.datasets.dataset import Dataset
-from simulations.progress import Stage
+from simulations.progress import ProgressStage
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import (
     Experiment,
@@ -208,7 +208,7 @@ class Publics:
         A count below its noise is taken for a quarter of what it may be at most. Raises InvalidInput for other
         hospitals or classes than the plan's.
         """
-        labels = [each for each in counts if each.column == ANY and each.label not in (ANY, MISSING)]
+        labels = [each for each in counts if each.column == ANY and each.label not in (ANY, NO_LABEL)]
         sites = list(dict.fromkeys(each.site for each in labels))
         sites = sites if sites == [EVERYWHERE] else [site for site in sites if site != EVERYWHERE]
         found = np.array([
@@ -273,7 +273,7 @@ class Rehearsed:
     targets: tuple[Float32[ndarray, "pool classes"], ...]
 
 
-def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: Stage) -> Rehearsed:
+def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: ProgressStage) -> Rehearsed:
     """Rehearses every candidate. accuracy: assumed, of the best possible model. Raises InvalidInput."""
     budgets = experiment_budgets(settings.changed(parties=len(publics.sizes)))
     offered = list(_candidates(settings, publics))
@@ -303,7 +303,7 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
     return Rehearsed(tuple(found), found[best], features, tasks, targets[best])
 
 
-def _reached(stage: Stage, done: int, *, before: int, of: int) -> None:
+def _reached(stage: ProgressStage, done: int, *, before: int, of: int) -> None:
     stage.update(before + done, of)
 
 
@@ -414,7 +414,7 @@ class RehearsedTeachers:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ForeseenAccuracies:
     """Expected accuracies on the stand-in tasks.
 
     student: of the labels of record votes; alone: one hospital's own model, in the mean; pooled: of all records without
@@ -462,7 +462,7 @@ class Comparison:
         return f"let records vote: the student is expected at {margin}"
 
 
-def compare(settings: Experiment, publics: Publics, rehearsed: Rehearsed) -> Comparison:
+def compare(settings: Experiment, publics: Publics, rehearsed: Rehearsed) -> ForeseenAccuracies:
     """Trains what the recommendation rests on."""
     features = _narrow(rehearsed.features)
     students, alone, pooled, votes = [], [], [], []
@@ -474,7 +474,7 @@ def compare(settings: Experiment, publics: Publics, rehearsed: Rehearsed) -> Com
         pooled.append(task.accuracy(_model(features, task, range(len(task.rows)), rng=rng)))
         votes.append(np.stack(own))
     gains = np.array(students) - np.array(alone)
-    return Comparison(
+    return ForeseenAccuracies(
         student=float(np.mean(students)),
         alone=float(np.mean(alone)),
         pooled=float(np.mean(pooled)),

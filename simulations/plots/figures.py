@@ -29,7 +29,7 @@ _OTHERS = "grey, hatched: not for release"
 
 
 @dataclass(frozen=True)
-class Bar:
+class _Bar:
     """One bar; half: half-width of its 95 % interval; kind: "run", "baseline" or "open" (without privacy)."""
 
     words: str
@@ -38,7 +38,7 @@ class Bar:
     kind: str
 
 
-def accuracy_bars(figures: Summary) -> list[Bar]:
+def accuracy_bars(figures: Summary) -> list[_Bar]:
     """The measured accuracies of a run, this run's first."""
     baselines = figures["baselines"]
     uniform = baselines["minimum_budget_uniform"]
@@ -53,7 +53,7 @@ def accuracy_bars(figures: Summary) -> list[Bar]:
         ("plurality without noise (without privacy)", figures["plurality_accuracy"], None, "open"),
         ("all data pooled (without privacy)", baselines["non_private_student_accuracy"], None, "open"),
     ]
-    return [Bar(words, value, half, kind) for words, value, half, kind in candidates if value is not None]
+    return [_Bar(words, value, half, kind) for words, value, half, kind in candidates if value is not None]
 
 
 def against_baselines(figures: Summary) -> Drawing:
@@ -61,10 +61,10 @@ def against_baselines(figures: Summary) -> Drawing:
     seeds, votes = len(figures["seeds"]), figures["record_votes"]
     released = "Labels released" if votes is None else "Noisy sums released"
     ended = "ended by the smallest budget" if votes is None else "with the noise that the smallest budget affords"
-    labels = [Bar("this run", figures["answered"], figures["answered_ci95"], "run")]
+    labels = [_Bar("this run", figures["answered"], figures["answered_ci95"], "run")]
     uniform = figures["baselines"]["minimum_budget_uniform"]["answered"]
     if uniform is not None:
-        labels.append(Bar("minimum budget for all", uniform, None, "baseline"))
+        labels.append(_Bar("minimum budget for all", uniform, None, "baseline"))
     accuracies = accuracy_bars(figures)
     note = f"whiskers: 95 % interval over {seeds} seeds of one partition" if seeds > 1 else "one seed: no interval"
     with style():
@@ -162,7 +162,7 @@ def _bins(values: Float64[ndarray, " parties"]) -> Float64[ndarray, " edges"]:
     return np.linspace(low, high, int(np.clip(automatic, _FEWEST_BINS, _MOST_BINS)) + 1)
 
 
-def _bars(axes: Axes, bars: list[Bar], *, text: Callable[[Bar], str], longest: float) -> None:
+def _bars(axes: Axes, bars: list[_Bar], *, text: Callable[[_Bar], str], longest: float) -> None:
     looks: dict[str, dict[str, Any]] = {
         "run": {"color": COLOURS["blue"]},
         "baseline": {"color": COLOURS["grey"]},

@@ -24,7 +24,7 @@ from protocols.plural import at_most, counted
 from protocols.study.protection import protection_of
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
-from protocols.sums.judged import rows as figure_rows
+from protocols.sums.judged import judged_rows as figure_rows
 from runtime.board import Accuracy, known, notice, worth
 from runtime.files import write_atomically
 from runtime.page import Tone, document, text, verdict

@@ -96,7 +96,7 @@ def private_section(result: RunResult) -> _Row | None:
         "above": _ABOVE if _above(result) else None,
         "groups": _groups(result)[:_MOST_GROUPS],
         "columns": _columns(result),
-        "attack": None if attack is None else membership_words.rows(attack.for_research()),
+        "attack": None if attack is None else membership_words.summary_rows(attack.for_research()),
         "attack_finding": None if attack is None else membership_words.finding(attack.for_research()),
     }  # fmt: skip
 

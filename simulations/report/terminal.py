@@ -13,11 +13,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from coordinator.students.choice import Choice, Score
+from coordinator.students.choice import Choice, KindScore
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most, counted
-from protocols.sums.judged import rows as figure_rows
-from runtime.printing import folded
+from protocols.sums.judged import judged_rows as figure_rows
+from runtime.printing import wrapped
 from simulations.results.text import MARK, pays_most_words
 
 _WIDTH: Final = 80
@@ -98,7 +98,7 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         click.echo(f"{MARK}parties that gain {gain} of {of}{all_of}")
     if (most := measured["pays_most"]) is not None:
         said = f"pays most for privacy: {pays_most_words(most, seeds=len(figures['seeds']))}"
-        click.echo(folded(said, first=MARK, rest=MARK))
+        click.echo(wrapped(said, first=MARK, rest=MARK))
 
 
 def print_verdict(sentence: str, doubts: list[tuple[str, bool]], figures: dict[str, Any]) -> None:
@@ -106,9 +106,9 @@ def print_verdict(sentence: str, doubts: list[tuple[str, bool]], figures: dict[s
     where it has private figures. doubts: sentences, and whether each may be released."""
     private = ("single_party_accuracy_mean", "non_private_student_accuracy")
     mark = MARK if figures["asker"] or any(figures["baselines"][name] is not None for name in private) else ""
-    click.echo(folded(sentence, first=mark, rest=mark))
+    click.echo(wrapped(sentence, first=mark, rest=mark))
     for doubt, public in doubts:
-        click.echo(folded(doubt, first="" if public else MARK, rest="" if public else MARK))
+        click.echo(wrapped(doubt, first="" if public else MARK, rest="" if public else MARK))
 
 
 def _share(value: float) -> str:
@@ -144,7 +144,7 @@ def _choices(figures: dict[str, Any]) -> list[str]:
         if found["why"]:
             lines.append(f"student          {found['kind']}, {found['why']}")
             continue
-        scores = tuple(Score(**score) for score in found["scores"])
+        scores = tuple(KindScore(**score) for score in found["scores"])
         lines += [f"student of seed {seed['seed']}: {found['kind']}", *Choice(found["kind"], scores).lines]
     return list(dict.fromkeys(lines))
 

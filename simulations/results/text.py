@@ -97,7 +97,7 @@ def _finds(results: tuple[AttackResult, ...]) -> bool:
     return any(result.area.low > 0.5 or result.advantage.low > 0 for result in results)
 
 
-def rows(report: MembershipReport) -> list[_Row]:
+def summary_rows(report: MembershipReport) -> list[_Row]:
     """The figures and their ceilings: name, value, and its 95 % interval or reference value."""
     lines: list[_Row] = []
     for name, called in MODELS.items():

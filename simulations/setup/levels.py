@@ -91,7 +91,7 @@ def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggr
     )
 
 
-def batch_noise(study: Study, *, seed: int) -> BatchNoise:
+def drawn_noise(study: Study, *, seed: int) -> BatchNoise:
     """The noise that a live study with this seed draws, batch by batch."""
     return table.batch_noise(study, partial(simulation_rng, seed))
 

@@ -34,7 +34,7 @@ from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
 
 # Votes are cast and cached in blocks of so many queries, in the order of the pool, which is that of asking.
-BLOCK = 1000
+_BLOCK = 1000
 # Parties whose teachers are trained at once if their kind stacks them on a GPU.
 _STACKED_PARTIES = 250
 # The most parties whose teachers stay in memory between blocks; those of others are read again, which takes less time
@@ -64,7 +64,7 @@ def cast_votes(
     cache_dir: Path,
     on_stage: _OnStage,
     queries: int | None = None,
-    block: int = BLOCK,
+    block: int = _BLOCK,
     input_bound: float | None = None,
 ) -> Cast:
     """Trains the teachers that are not cached and casts their votes on at least the first `queries` of the pool.

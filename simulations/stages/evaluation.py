@@ -11,7 +11,7 @@ from protocols.labelling.coordinator import Labelling
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
-from protocols.sums.judged import Judged, PoolBins, summed
+from protocols.sums.judged import Judged, PoolBins, summed_judgements
 from protocols.sums.judging import judged
 from simulations.datasets.dataset import Dataset
 from simulations.stages.record_cells import RecordCells
@@ -69,4 +69,4 @@ def evaluate_student(
         total = np.sum([of_seats[at] for at in voted], axis=0)
         return JudgedStudent(told(total, noise_in(study, voted=len(voted))), {})
     parties = {study.roster[at].party: told(of_seats[at], study.mechanism.label_sigma) for at in voted.tolist()}
-    return JudgedStudent(summed(list(parties.values())), parties)
+    return JudgedStudent(summed_judgements(list(parties.values())), parties)

@@ -53,8 +53,8 @@ from simulations.setup.experiment import (
 from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array
-from simulations.stages.stored_votes import StoredVotes, VoteCounts, read_labels, read_votes
-from simulations.stages.students import check_student
+from simulations.stages.stored_votes import StoredVotes, VoteCounts, load_labels, load_votes
+from simulations.stages.students import check_student_kind
 
 
 def in_order_of_asking(settings: Experiment, dataset: Dataset) -> Dataset:
@@ -317,7 +317,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
 
     Raises InvalidInput, DataUnavailable or DataCorrupt.
     """
-    check_student(settings.student)
+    check_student_kind(settings.student)
     if settings.votes is not None:
         return vote_file_inputs(settings, Path(settings.votes))
     _check_training(settings)
@@ -347,7 +347,7 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
 
     As `read_inputs`, without reading or cutting the data again; features stay too. Raises InvalidInput.
     """
-    check_student(settings.student)
+    check_student_kind(settings.student)
     if isinstance(inputs, VoteInputs):
         return inputs_of_votes(settings, inputs.stored, parties=inputs.settings.parties, truth=inputs.truth)
     _check_training(settings)
@@ -499,7 +499,7 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
 def vote_file_inputs(settings: Experiment, path: Path) -> VoteInputs:
     """Inputs with votes from a file, which determines the number of parties."""
     given = settings.parties if "parties" in settings.given else None
-    stored, parties = read_votes(path, kind=settings.votes_kind, classes=settings.classes, parties=given)
+    stored, parties = load_votes(path, kind=settings.votes_kind, classes=settings.classes, parties=given)
     queries = settings.queries or stored.queries
     if queries > stored.queries:
         raise InvalidInput(f"queries is {queries}; allowed: at most the {stored.queries} of {path}")
@@ -507,7 +507,7 @@ def vote_file_inputs(settings: Experiment, path: Path) -> VoteInputs:
         stored = stored.first(queries)
     truth = None
     if settings.labels is not None:
-        truth = read_labels(settings.labels, queries=queries, classes=stored.classes)
+        truth = load_labels(settings.labels, queries=queries, classes=stored.classes)
     return inputs_of_votes(settings, stored, parties=parties, truth=truth)
 
 

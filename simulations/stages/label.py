@@ -23,7 +23,7 @@ from protocols.study.study import Study
 from protocols.sums.residuals import FirstScores
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Request, VoteRequest
-from simulations.setup.levels import batch_noise, simulated_aggregation, simulated_ballot
+from simulations.setup.levels import drawn_noise, simulated_aggregation, simulated_ballot
 from simulations.stages.replay import (
     Presence,
     coin_source,
@@ -114,7 +114,7 @@ def label_seed(
     result = replay(
         study,
         stored,
-        noise=batch_noise(study, seed=seed),
+        noise=drawn_noise(study, seed=seed),
         presence=presence,
         entering=secret_coins(study, seed=seed),
         train=train,

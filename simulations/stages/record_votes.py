@@ -18,7 +18,7 @@ from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import said
 from protocols.sums.residuals import FirstScores
-from simulations.setup.levels import batch_noise
+from simulations.setup.levels import drawn_noise
 from simulations.stages.label import SeedResult, live_labelling
 from simulations.stages.record_cells import Contribution, RecordCells
 from simulations.stages.replay import dropout_presence, replay
@@ -80,7 +80,7 @@ def label_record_seed(
 ) -> SeedResult:
     """Replays the study with the noise (and drop-outs) of one seed, and labels the pool."""
     presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
-    sums, noise = RecordSums(study.classes, stored.sums(study)), batch_noise(study, seed=seed)
+    sums, noise = RecordSums(study.classes, stored.sums(study)), drawn_noise(study, seed=seed)
     result, again = replay(study, sums, noise=noise, presence=presence), None
     labelling, records = result.labelling, unit_sums(study).population
     if labelling.cells is None:

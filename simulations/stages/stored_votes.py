@@ -141,7 +141,7 @@ _MOST_CLASSES = 10_000
 _LARGEST_COUNT = 10_000_000
 
 
-def read_votes(path: Path, *, kind: str | None, classes: int | None, parties: int | None) -> tuple[StoredVotes, int]:
+def load_votes(path: Path, *, kind: str | None, classes: int | None, parties: int | None) -> tuple[StoredVotes, int]:
     """The votes in a .npy file and the number of parties that cast them.
 
     kind "ids": integers [parties, queries] or [parties, teachers, queries], -1 for an abstention; "counts": votes per
@@ -186,7 +186,7 @@ def check_labels(array: ndarray, *, queries: int, classes: int, called: str) -> 
     return labels
 
 
-def read_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray, " queries"]:
+def load_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray, " queries"]:
     """True labels of the queries from FILE.npy or FILE.npz:KEY; the first `queries` of them.
 
     Raises InvalidInput when there are fewer, or some lie outside the classes.

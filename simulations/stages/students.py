@@ -23,7 +23,7 @@ from coordinator.students.choice import (
     SIMPLEST,
     USUAL,
     Choice,
-    Score,
+    KindScore,
     ToLearn,
     choose_student,
     folds,
@@ -221,7 +221,7 @@ class ReleasedStudent:
         return pool[self._positions], pool[np.setdiff1d(np.arange(len(pool)), self._positions)]
 
 
-def first_student(
+def first_seeds_student(
     dataset: Dataset, *, student: str, seed: int, cache_dir: Path, linear: FeatureMap | None
 ) -> TrainStudent:
     """`between_rounds`, of students of this kind."""
@@ -280,7 +280,7 @@ def foretold(
     return found
 
 
-def check_student(name: str | None) -> None:
+def check_student_kind(name: str | None) -> None:
     """Raises InvalidInput unless `name` is a student, "scores", "usual", "auto", "none", or None for what is usual."""
     if name not in (None, "none", AUTO, SCORES, USUAL):
         try:
@@ -293,7 +293,7 @@ def _read_choice(path: Path) -> Choice | None:
     """A cached choice; None if there is no readable one, so that kinds are compared again."""
     try:
         known = read_json(path)
-        return Choice(str(known["kind"]), tuple(Score(**score) for score in known["scores"]))
+        return Choice(str(known["kind"]), tuple(KindScore(**score) for score in known["scores"]))
     except (DataUnavailable, DataCorrupt, KeyError, TypeError):
         return None
 

@@ -27,7 +27,7 @@ from simulations.stages.label import SeedResult, label_seed
 from simulations.stages.record_cells import RecordCells, find_cells
 from simulations.stages.record_votes import label_record_seed
 from simulations.stages.stored_votes import CastVotes, StoredVotes
-from simulations.stages.students import first_student
+from simulations.stages.students import first_seeds_student
 
 # So many of the pool's first queries are voted on at first, and more when they are asked: most budgets afford fewer.
 _FIRST_CAST = 2000
@@ -195,7 +195,7 @@ def study_for(settings: Experiment, budgets: Budgets, source: VoteSource) -> Stu
     )
 
 
-def labelled(study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host) -> SeedResult:
+def labelled_source(study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host) -> SeedResult:
     """The labels that a study releases with the noise of one seed."""
     if isinstance(source.stored, RecordCells) and source.dataset is not None:
         return label_record_seed(
@@ -222,6 +222,6 @@ def train_between(study: Study, source: VoteSource, seed: int, settings: Experim
     """The function that trains the student between two rounds; None if the mechanism has one round."""
     if not study.mechanism.interactive or source.studied is None:
         return None
-    return first_student(
+    return first_seeds_student(
         source.studied, student=str(settings.student), seed=seed, cache_dir=host.cache_dir, linear=source.linear
     )

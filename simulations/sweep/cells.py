@@ -37,7 +37,7 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import SETTINGS, VOTERS, Experiment, experiment, parse_seeds
 from simulations.source import source_digest
 from simulations.stages.inputs import Host, Inputs, read_inputs, with_settings
-from simulations.stages.vote_source import VoteSource, labelled, votes_source
+from simulations.stages.vote_source import VoteSource, labelled_source, votes_source
 
 _MOST = 10_000
 # Settings whose values repeat a setting, rather than make another.
@@ -160,7 +160,7 @@ def cell_words(chosen: Mapping[str, object]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in chosen.items())
 
 
-Row = dict[str, Any]  # Any: JSON
+CellRow = dict[str, Any]  # Any: JSON
 
 # Settings that affect neither data nor teachers. Runs that differ only in these and in the mechanism's parameters
 # share their votes.
@@ -231,7 +231,7 @@ def _same(cells: Iterable[Cell]) -> list[tuple[int, ...]]:
     return sorted({tuple(sorted(each)) for each in numbers.values() if len(each) > 1})
 
 
-def run_cells(cells: list[Cell], sweep: Sweep, *, host: Host, reporter: Reporter, kept: Path) -> list[Row]:
+def run_cells(cells: list[Cell], sweep: Sweep, *, host: Host, reporter: Reporter, kept: Path) -> list[CellRow]:
     """One row per setting, data seed and seed, in this order. What `kept` holds of an interrupted sweep is not run
     again; each cell is kept there once it is finished.
     """
@@ -245,7 +245,7 @@ def run_cells(cells: list[Cell], sweep: Sweep, *, host: Host, reporter: Reporter
     return sorted(rows, key=lambda row: (row["setting"], row["data_seed"], row["seed"]))
 
 
-def keep(cell: Cell, shared: _Shared, path: Path) -> list[Row]:
+def keep(cell: Cell, shared: _Shared, path: Path) -> list[CellRow]:
     """Runs a cell and keeps its rows in the file, whole or not at all; returns them."""
     found = list(_rows(cell, shared))
     write_atomically(path, json.dumps(found))
@@ -288,7 +288,7 @@ def votes_key(settings: Experiment) -> str:
     return repr((settings.data_seed, pooled, settings.askers, sorted(rest.items())))
 
 
-def _rows(cell: Cell, shared: _Shared) -> Iterator[Row]:
+def _rows(cell: Cell, shared: _Shared) -> Iterator[CellRow]:
     """The figures of every seed of one cell."""
     if cell.refused:
         for seed in cell.settings.seeds:
@@ -297,7 +297,7 @@ def _rows(cell: Cell, shared: _Shared) -> Iterator[Row]:
     inputs, source, host = shared.run(cell.settings)
     budgets, study = cell.made or study_of(inputs)
     settings, filters = inputs.settings, study.budgets
-    results = [labelled(study, source, seed, settings, host) for seed in settings.seeds]
+    results = [labelled_source(study, source, seed, settings, host) for seed in settings.seeds]
     students = [each.accuracy() for each in released_students(settings, source, results, host)]
     for result, student in zip(results, students or [None] * len(results), strict=True):
         spent = result.labelling.spent
@@ -318,7 +318,7 @@ def _rows(cell: Cell, shared: _Shared) -> Iterator[Row]:
         }
 
 
-def _terms(budgets: Budgets, study: Study) -> Row:
+def _terms(budgets: Budgets, study: Study) -> CellRow:
     return {
         "epsilon_mean": float(budgets.epsilon.mean()),
         "unit": study.unit,
@@ -335,7 +335,7 @@ def _majority(source: VoteSource) -> float | None:
     return majority_accuracy(known) if known else None
 
 
-def _named(row: Row, cell: Cell, varied: tuple[str, ...]) -> Row:
+def _named(row: CellRow, cell: Cell, varied: tuple[str, ...]) -> CellRow:
     """The row with the number of its setting, the values that vary, and its seeds, in front."""
     shown = cell.settings.values
     values = {key: str(list(shown[key])) if isinstance(shown.get(key), tuple) else shown.get(key) for key in varied}

@@ -30,7 +30,7 @@ from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import environment
 from simulations.results.trackers import Tracked
 from simulations.stages.label import mean_and_interval
-from simulations.sweep.cells import Row, Sweep, cell_words
+from simulations.sweep.cells import CellRow, Sweep, cell_words
 
 # Figures of a row that get an interval.
 FIGURES = (
@@ -104,7 +104,7 @@ def covered(table: pd.DataFrame) -> str:
 
 
 TRACKED = (*FIGURES, "data_seed", "seed", "epsilon_guaranteed_max")
-COLUMNS = (
+_COLUMNS = (
     "data_seed seed asked answered label_accuracy student_accuracy majority_share epsilon_mean epsilon_guaranteed_max "
     "epsilon_spent_max share_of_budget_used_min share_of_budget_used_max unit view accountant study_digest note".split()
 )
@@ -116,14 +116,14 @@ def config_text(sweep: Sweep) -> str:
 
 
 def write_sweep(
-    sweep: Sweep, rows: Sequence[Row], out: Path, *, paper: bool = False
+    sweep: Sweep, rows: Sequence[CellRow], out: Path, *, paper: bool = False
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Writes sweep.csv and sweep.parquet, intervals.csv, the figures and report.html; returns rows and intervals.
 
     paper: figures for one column of a paper, too, as PDF and SVG, and their captions.
     Raises StorageFailed; each file is whole or absent.
     """
-    columns = dict.fromkeys(("setting", *sweep.varied, *COLUMNS))
+    columns = dict.fromkeys(("setting", *sweep.varied, *_COLUMNS))
     table = pd.DataFrame(rows).reindex(columns=[*columns])
     settings = intervals(table, sweep.varied)
     sink = io.BytesIO()
@@ -153,7 +153,7 @@ def _write_paper(drawn: Sequence[Drawing], out: Path) -> None:
     write_atomically(folder / "captions.txt", "".join(f"{each.name}: {each.caption}\n" for each in drawn))
 
 
-def tracked_settings(sweep: Sweep, rows: Sequence[Row], *, name: str) -> list[Tracked]:
+def tracked_settings(sweep: Sweep, rows: Sequence[CellRow], *, name: str) -> list[Tracked]:
     """Each setting as one tracked run, with a step for each of its rows."""
     tracked = []
     for number, settings in enumerate(sweep.settings):

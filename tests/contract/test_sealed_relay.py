@@ -15,7 +15,7 @@ from protocols.levels.hidden_queries.ballot import PrivateBallot
 from protocols.levels.hidden_queries.inference.comparison import drawn, received
 from protocols.levels.hidden_queries.inference.model import plain_inference, quantised_inputs
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
-from protocols.levels.hidden_queries.inference.vote import chosen
+from protocols.levels.hidden_queries.inference.vote import chosen_messages
 from protocols.levels.hidden_queries.sealing import Sealing
 from protocols.levels.two_server.shares import guardian_votes
 from protocols.wire.messages import ConcealedVotes, Outcome, StepReply, StepRequest, VoteRequest
@@ -68,7 +68,7 @@ def read(transcript, dealt, seeds, request, architecture):
     choices = drawn(asking_seed, plan.queriers(plan.vote))[-1]
     sent = [cut(each, trip.request) for (each, _), trip in zip(transcript, plan.exchanges, strict=True)]
     back = [cut(each, trip.reply) for (_, each), trip in zip(transcript, plan.exchanges, strict=True)]
-    shown = chosen(back[-1][0], plan.vote.modulo(sent[-1][0] + choices), dealt[0][1])[0]
+    shown = chosen_messages(back[-1][0], plan.vote.modulo(sent[-1][0] + choices), dealt[0][1])[0]
     kept = guardian_votes(seeds, queries=len(QUERIES), classes=STUDY.classes, context=request)[0]
     return back[0][0] + weight_mask, sent[1][0] + value_mask, plus(shown, kept)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from coordinator.connection.relaying import note_told, relayed_outcome
 from guardian.port import GuardianPort
-from party.asking.asking import Line
+from party.asking.asking import AskingLine
 from party.home import PartyHome
 from party.party import Party
 from protocols.crypto.identity import encoded_point, key_to_pem, new_key, to_pem
@@ -139,11 +139,11 @@ class AskedConsortium(Consortium):
         self.parties[name] = Party(name, study=self.study, ledger=ledger, voter=_never, coins_from=None, ballot=ballot)
         return self.parties[name]
 
-    def line(self, *, name="asker", key=None) -> Line:
+    def line(self, *, name="asker", key=None) -> AskingLine:
         """The querying party's way to the others."""
         key = key or self.asker_key
         certificate = self.certify(key, name)
-        return Line(
+        return AskingLine(
             hub=self.address, guardian=self.guardian, key=key, certificate=certificate, authority=self.authority
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import runtime.parquet_tables  # noqa: F401
 from coordinator.labelling.study_creation import read_pool
-from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, evidence_in, files_of
+from coordinator.release.evidence import Charge, KeptFrame, ReleaseEvidence, evidence_in, files_of
 from coordinator.release.folder import read_object
 from coordinator.release.statement import read_statement
 from party.data import load_records, source_kind
@@ -56,7 +56,7 @@ from protocols.levels.two_server.shares import check_guardian_share
 from protocols.release.labels import labels_csv, read_labels
 from protocols.release.manifest import read_manifest
 from protocols.release.signatures import read_signatures
-from protocols.release.sums import PoolLabels, read_soft_labels, read_sums, soft_labels_csv, sums_csv
+from protocols.release.sums import LabelsOfPool, read_soft_labels, read_sums, soft_labels_csv, sums_csv
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
 from protocols.study.terms import Feature, Terms
@@ -173,7 +173,7 @@ def conversation(data: bytes) -> None:
 EVIDENCE = files_of(
     ReleaseEvidence(
         {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),),
-        (Entry(1, 10**18, "reserved", {"batch": 0}),), (Kept(0, "h", "settled", b"frame"),),
+        (Entry(1, 10**18, "reserved", {"batch": 0}),), (KeptFrame(0, "h", "settled", b"frame"),),
     )
 )  # fmt: skip
 
@@ -291,7 +291,7 @@ _MANIFEST = {"format": "conclave release 1", "study": "ab", "created": NOW.isofo
 _CSV = b"age,sex,label\n40,f,no\n,m,yes\n"
 _LABELS = labels_csv(np.array([1, 0]), np.array([ABSTAIN, ABSTAIN])).encode()
 _SOFT = soft_labels_csv(
-    PoolLabels(np.tile(np.arange(RECORDS.votes.votes), (RECORDS.terms.pool_size, 1)), np.full((40, 2), 0.5))
+    LabelsOfPool(np.tile(np.arange(RECORDS.votes.votes), (RECORDS.terms.pool_size, 1)), np.full((40, 2), 0.5))
 )
 
 _SEEDS = (np.zeros((1, 16), np.uint8),)

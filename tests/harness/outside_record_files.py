@@ -11,7 +11,7 @@ from protocols.features.feature_map import FeatureMap
 from protocols.release.sums import (
     SOFT_LABELS_FILE,
     SUMS_FILE,
-    PoolLabels,
+    LabelsOfPool,
     read_soft_labels,
     read_sums,
     soft_labels_csv,
@@ -61,6 +61,6 @@ def sums(value: int, folder: Path) -> object:
 
 def soft_labels(value: int, folder: Path) -> object:
     pool, votes = RECORDS.terms.pool_size, RECORDS.votes.votes
-    made = PoolLabels(np.zeros((pool, votes), dtype=np.int64), np.full((pool, RECORDS.classes), 0.5))
+    made = LabelsOfPool(np.zeros((pool, votes), dtype=np.int64), np.full((pool, RECORDS.classes), 0.5))
     (folder / SOFT_LABELS_FILE).write_text(soft_labels_csv(made).replace("0,0 ", f"0,{value} ", 1))
     return read_soft_labels(folder, RECORDS)

@@ -29,15 +29,15 @@ from guardian.home import GuardianHome, GuardianSettings, create_guardian
 from party.data import load_records, source_kind
 from party.data.files import CsvFile
 from party.data.mapping import read_mapping
-from party.data.queries import read_pool, read_queries
+from party.data.queries import read_pool_queries, read_queries
 from party.data.records import DataSettings
 from party.home import PartyHome
 from party.keeping import read_archive
 from party.settings import read_invitation, read_settings
 from party.teachers import teacher_kind
 from party.teachers.onnx_file import onnx
-from party.voting.contribution import SeatVotes, keep_votes, read_votes
-from party.voting.trained import load_model, read_manifest, save_model
+from party.voting.contribution import SeatVotes, keep_votes, read_contribution
+from party.voting.trained import load_model, read_teachers_manifest, save_model
 from protocols.array_files import array_names, check_archive, read_array, read_arrays
 from protocols.bounds import label_only_table
 from protocols.crypto.identity import (
@@ -55,7 +55,7 @@ from protocols.reading import read_bytes, read_json, read_text, read_toml
 from protocols.release.labels import read_labels
 from protocols.release.manifest import read_manifest as read_release_manifest
 from protocols.release.signatures import read_signatures
-from protocols.release.sums import PoolLabels, read_soft_labels, read_sums, soft_labels_csv, sums_csv
+from protocols.release.sums import LabelsOfPool, read_soft_labels, read_sums, soft_labels_csv, sums_csv
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_blocks
@@ -116,7 +116,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     counted = record_study_of()
     sums = np.zeros((counted[0].votes.queries, 2), np.int64)
     pooled = counted[0].terms.pool_size
-    soft = PoolLabels(np.zeros((pooled, 4), np.int64), np.full((pooled, 2), 0.5))
+    soft = LabelsOfPool(np.zeros((pooled, 4), np.int64), np.full((pooled, 2), 0.5))
     table = b"a,b,label\n1,2,no\n3,4.5,yes\n5,6,no\n"
     lines = b'{"a":1,"b":2,"label":"no"}\n{"a":3,"b":4.5,"label":"yes"}\n{"a":5,"b":6,"label":"no"}\n'
     kinds = {name: _teacher(folder, name) for name in ("logistic_regression", "random_forest", "small_cnn")}
@@ -167,14 +167,16 @@ def readers(folder: Path) -> dict[str, Reader]:
         "queries csv": Reader(
             "q.csv", b"a,b\n1,2\n", lambda path: read_queries(path, settings, replace(terms, features=COLUMNS))
         ),
-        "pool of a node": Reader("pool.npy", npy(INPUTS), lambda path: read_pool(path, terms)),
+        "pool of a node": Reader("pool.npy", npy(INPUTS), lambda path: read_pool_queries(path, terms)),
         "queries of records": Reader(
             "queries.npz",
             QUERIES.to_bytes(),
             lambda path: Blocks.from_bytes(read_bytes(path, most=BLOCKS_BYTES), where=str(path)),
         ),
         "queries of a study": Reader("queries.npz", counted[1].to_bytes(), lambda path: read_blocks(path, counted[0])),
-        "votes of records": Reader("votes.npz", _votes(folder, counted[0]), lambda path: read_votes(path, counted[0])),
+        "votes of records": Reader(
+            "votes.npz", _votes(folder, counted[0]), lambda path: read_contribution(path, counted[0])
+        ),
         "guardian's signatures": Reader(
             "guardian.sig", b"3 " + b"0f" * 64 + b"\n", lambda path: read_signatures(path.parent)
         ),
@@ -187,10 +189,12 @@ def readers(folder: Path) -> dict[str, Reader]:
         "pool csv": Reader("pool.csv", b"a,b\n1,2\n", read_operators_pool),
         "pool stored": Reader("pool.npy", npy(INPUTS), lambda path: stored_pool(path, study)),
         "private model": Reader("private.npz", _model(folder), load_model),
-        "manifest of teachers": Reader("manifest.json", MANIFEST, lambda path: read_manifest(path.parent)),
+        "manifest of teachers": Reader("manifest.json", MANIFEST, lambda path: read_teachers_manifest(path.parent)),
         "onnx": Reader("teacher.onnx", _onnx(), lambda path: onnx(device="cpu").load(path)),
         "bounds": Reader(
-            "table.npz", label_only_table.TABLE_PATH.read_bytes(), lambda path: label_only_table.load.__wrapped__(path)
+            "table.npz",
+            label_only_table.TABLE_PATH.read_bytes(),
+            lambda path: label_only_table.load_bounds.__wrapped__(path),
         ),
         "statement": Reader("privacy.json", b"", read_statement),
         "release json": Reader("privacy.json", b"{}", read_release_json),
@@ -221,7 +225,7 @@ def readers(folder: Path) -> dict[str, Reader]:
         "votes npy": Reader(
             "votes.npy",
             npy(np.zeros((3, 4), np.int64)),
-            lambda path: stored_votes.read_votes(path, kind="ids", classes=2, parties=None),
+            lambda path: stored_votes.load_votes(path, kind="ids", classes=2, parties=None),
         ),
         "data npz": Reader("d.npz", npz(a=INPUTS), read_npz),
         "data lines": Reader("d.txt.gz", gzip.compress(b"a\nb\n", mtime=0), read_lines),

@@ -10,7 +10,7 @@ from protocols.errors import MalformedMessage, Refused
 from protocols.levels.secure_sum import ballot as party
 from protocols.levels.secure_sum import dealing as dealt
 from protocols.levels.secure_sum.dealing import Dealing
-from protocols.levels.secure_sum.wire import NOT_VALID, VALID, keys_statement, masked_statement, padded, table_of
+from protocols.levels.secure_sum.wire import NOT_VALID, VALID, keys_statement, masked_statement, sized, table_of
 from tests.harness.sum_parties import STEPS, Member, Sum
 
 
@@ -80,7 +80,7 @@ def with_keys(change):
 def _signed(attacker, statement):
     names, others = attacker.context.members, attacker.context.graph.neighbours(attacker.index).tolist()
     tags = [attacker.authenticator.tag(names[other], statement) for other in others]
-    return padded(attacker.authenticator.sign(statement)), table_of(tags)
+    return sized(attacker.authenticator.sign(statement)), table_of(tags)
 
 
 def key_of(place, content):
@@ -157,7 +157,7 @@ def garbage_sealed(rows):
 @contextmanager
 def sealing_garbage(rows):
     """In this process, dealings hold garbage in some rows."""
-    straight, calls = dealt.seal, []
+    straight, calls = dealt.sealed_to, []
 
     def seal(plaintext, key, context, **about):
         calls.append(None)
@@ -165,7 +165,7 @@ def sealing_garbage(rows):
             plaintext = bytes(len(plaintext))
         return straight(plaintext, key, context, **about)
 
-    with patch.object(dealt, "seal", seal):
+    with patch.object(dealt, "sealed_to", seal):
         yield
 
 

@@ -98,7 +98,7 @@ class Member:
         if step == "share":
             return party.share(*self.own, request, **by)
         if step == "check":
-            return checking.check(*self.own, request, **by)
+            return checking.check_shares(*self.own, request, **by)
         if step == "accuse":
             return checking.accuse(*self.own, request, **by)
         if step == "mask":

@@ -26,13 +26,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from protocols.crypto.identity import sign
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, MalformedMessage, Refused
-from protocols.levels.hidden_queries.dealing import KEY_BYTES, Offer, announced, check_architecture, opened_part
+from protocols.levels.hidden_queries.dealing import SEAL_BYTES, Offer, announced, check_architecture, opened_part
 from protocols.levels.hidden_queries.inference.comparison import Arrays
 from protocols.levels.hidden_queries.inference.computing import Answerer
 from protocols.levels.hidden_queries.inference.model import QuantisedModel
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, InferencePlan
 from protocols.levels.hidden_queries.sealing import Computation, Sealing, answered_beginning, signed_refusal
-from protocols.levels.level import Cast
+from protocols.levels.level import Casting
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.signed_votes import as_array
@@ -45,7 +45,7 @@ from protocols.wire.messages import ConcealedVotes, Refusal, StepReply, StepRequ
 
 ARCHITECTURE, DEALT, INFERENCE = "architecture", "dealt", "inference"
 # Not a step, as it is charged: the last request, and its reply.
-VOTES = "votes"
+VOTE = "votes"
 NO_INFERENCE = Code.NO_INFERENCE
 
 
@@ -94,21 +94,21 @@ class PrivateBallot(SharedBallot):
             known.step = step_digest
         return StepReply(request.batch_digest, request.step, known.reply)
 
-    def cast(self, request: VoteRequest, votes: Cast) -> ConcealedVotes:
+    def cast(self, request: VoteRequest, votes: Casting) -> ConcealedVotes:
         """The last reply, and the guardian's share. No teacher is asked: `votes` is not called."""
         if request.batch.inputs.shape[1:] != (0,):
             raise Refused(Code.OTHER_SHAPE, "queries were sent in the clear; allowed: none, as the study hides them")
         known = self._of(request.digest)
         if known.answerer is None or known.queries != len(request.batch.ids):
             raise Refused(NO_INFERENCE, "the batch has other queries than were computed, or none were")
-        arrays = known.sealing.opened_request(VOTES, request.relayed)
+        arrays = known.sealing.opened_request(VOTE, request.relayed)
         self._private.admit(request.batch)
         self._under_way = None
         last = known.answerer.step(LAST_REQUEST, arrays)
         cast = self._sealed(request, last, known.answerer.guardian_share)
         # The guardian's statement names this digest, so nobody learns anything from it.
         digest = super()._sent(cast)
-        return ConcealedVotes(request.digest, (known.sealing.reply(VOTES, cast.arrays, shown=digest), as_array(digest)))
+        return ConcealedVotes(request.digest, (known.sealing.reply(VOTE, cast.arrays, shown=digest), as_array(digest)))
 
     def refused(self, request: VoteRequest | StepRequest, refusal: Refusal) -> Refusal:
         return signed_refusal(refusal, request, self._study, self._seat, key=self._private.key)
@@ -154,7 +154,7 @@ class PrivateBallot(SharedBallot):
             check_architecture(model.architecture, study)
         except InvalidInput as error:
             raise CannotVote(str(error)) from None
-        key = X25519PrivateKey.from_private_bytes(self._source(KEY_BYTES))
+        key = X25519PrivateKey.from_private_bytes(self._source(SEAL_BYTES))
         offer = self._offer(model, key.public_key().public_bytes_raw(), about)
         reply = (*agreed, sealing.reply(ARCHITECTURE, offer.arrays()))
         return _Computation(request.batch_digest, queries, began, sealing.following, model, key, reply=reply)

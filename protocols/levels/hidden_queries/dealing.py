@@ -139,7 +139,7 @@ def _fields(content: object, names: set[str], what: str) -> dict[str, object]:
     return content
 
 
-KEY_BYTES = 32
+SEAL_BYTES = 32
 DEAL = np.frombuffer(b"deal", dtype=np.uint8)
 _PURPOSE = b"conclave dealt part 1\n"
 # Public, and the same for every model of every study: chosen without looking at weights.
@@ -166,7 +166,7 @@ class Offer:
         if len(arrays) != 3 or arrays[0].size > MAX_CHARACTERS or not 1 <= arrays[2].size <= LARGEST_SIGNATURE:
             raise MalformedMessage("an offer has other arrays; allowed: an architecture, a key and a signature")
         text, key, signature = arrays
-        offer = cls(check_bytes(text, text.size), check_bytes(key, KEY_BYTES), check_bytes(signature, signature.size))
+        offer = cls(check_bytes(text, text.size), check_bytes(key, SEAL_BYTES), check_bytes(signature, signature.size))
         if not is_public_key(offer.key):
             raise MalformedMessage("an offer's key is of low order, or none of X25519; allowed: what a generator gives")
         offer.architecture(study)

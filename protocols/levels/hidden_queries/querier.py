@@ -32,7 +32,7 @@ from protocols.crypto.identity import encoded_point
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.hidden_queries.ballot import ARCHITECTURE, DEALT, INFERENCE, NO_INFERENCE, VOTES
+from protocols.levels.hidden_queries.ballot import ARCHITECTURE, DEALT, INFERENCE, NO_INFERENCE, VOTE
 from protocols.levels.hidden_queries.dealing import Dealt, Offer, ask_deals, precision_of
 from protocols.levels.hidden_queries.inference.comparison import Arrays
 from protocols.levels.hidden_queries.inference.computing import Querier, finish
@@ -189,7 +189,7 @@ class PrivateQueries(SharedAggregation):
                 assert following is not None  # the last request is not sent as a step
                 name, values = following
                 if name == LAST_REQUEST:
-                    last, opens = sealing.request(VOTES, values), as_array(sealing.only_reply)
+                    last, opens = sealing.request(VOTE, values), as_array(sealing.only_reply)
                     state = encode_arrays((last, opens, *queriers[seat].unfinished))
                     reserved.ledger.note(request.digest, _COMPUTED + seat, state)
                 else:
@@ -253,7 +253,7 @@ def _votes(
     if isinstance(reply, ConcealedVotes) and len(reply.arrays) == 2:
         sealed, shown = reply.arrays
         try:
-            arrays = Sealing.of_reply(opens).opened_reply(VOTES, (sealed,), shown=shown.tobytes())
+            arrays = Sealing.of_reply(opens).opened_reply(VOTE, (sealed,), shown=shown.tobytes())
         except MalformedMessage:
             raise _NotItsOwn from None
         return ConcealedVotes(request.digest, arrays)

@@ -36,7 +36,7 @@ from protocols.levels.secure_sum.collecting import (
     Keys,
     Masked,
     QuorumLost,
-    Replies,
+    SeatReplies,
     Shared,
     collect_agreement,
     collect_keys,
@@ -50,7 +50,7 @@ from protocols.levels.secure_sum.wire import (
     COMMITMENT_ROW,
     MASK_KEY,
     MASK_ROW,
-    SECRETS,
+    SECRET_KINDS,
     SEED,
     Arrays,
     Verify,
@@ -74,7 +74,7 @@ from protocols.wire.messages import (
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class _Opened:
     """The sum of the survivors' values. left_out: why others are not in it; faults: of parties that are.
 
     A fault in the last steps removes nothing from the sum: absent, malformed; wrong_seed: its own seed; wrong_share: a
@@ -87,7 +87,7 @@ class Opened:
     faults: dict[str, str]
 
 
-def open_sum(agreement: Agreed, replies: Replies) -> Opened:
+def open_sum(agreement: Agreed, replies: SeatReplies) -> _Opened:
     """Collects step 6's replies and opens the sum. Raises QuorumLost, naming whose secret cannot be opened."""
     masked = agreement.masked
     gathered = _Gathered(masked)
@@ -100,7 +100,7 @@ def open_sum(agreement: Agreed, replies: Replies) -> Opened:
     sums = from_ring(masked.total - _masks(masked, seeds, keys))
     names = gathered.context.members
     survivors = {names[index] for index in np.flatnonzero(masked.present).tolist()}
-    return Opened(
+    return _Opened(
         sums,
         masked.present,
         {name: code for name, code in faults.items() if name not in survivors},
@@ -116,7 +116,7 @@ class _Gathered:
         # By holder and row, as sent.
         size = self.context.parties, self.context.graph.degree
         self._shares, self._given = np.zeros((*size, KEY_BYTES), dtype=np.uint8), np.zeros(size[0], dtype=bool)
-        self._committed = masked.shared.commitments.reshape(*size, SECRETS, COMMITMENT_BYTES)
+        self._committed = masked.shared.commitments.reshape(*size, SECRET_KINDS, COMMITMENT_BYTES)
         self._seeds: dict[int, int] = {}
 
     def take(self, index: int, reply: Arrays) -> str | None:
@@ -280,7 +280,7 @@ class SummedAggregation(Aggregation):
         }
         return Masked(shared, present, total.copy(), signatures, tags, absent)
 
-    def _votes(self, reserved: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Replies:
+    def _votes(self, reserved: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> SeatReplies:
         request, seats = reserved.request, reserved.study.seats
         asking = {
             name: VoteRequest(request.study, request.run, request.batch, shared.request(seats[name]))
@@ -301,7 +301,7 @@ class SummedAggregation(Aggregation):
         present: ndarray,
         request: Callable[[int], tuple[ndarray, ...]],
         left_out: dict[str, str],
-    ) -> Replies:
+    ) -> SeatReplies:
         """One step with every party that is present; the codes of refusals go into left_out."""
         study, digest = reserved.study, reserved.request.digest
         asking = {

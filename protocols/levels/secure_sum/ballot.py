@@ -41,19 +41,19 @@ from protocols.crypto.randomness import RandomSource
 from protocols.crypto.rings import to_ring
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Ballot, Cast
+from protocols.levels.level import Ballot, Casting
 from protocols.levels.secure_sum import checking
 from protocols.levels.secure_sum.checking import RECEIPT, VerifiedKeys, kept_shares, verified
-from protocols.levels.secure_sum.dealing import Secrets, deal, pair_mask_key, sealing_keys, self_mask_key
+from protocols.levels.secure_sum.dealing import Secrets, dealing_of, pair_mask_key, sealing_keys, self_mask_key
 from protocols.levels.secure_sum.terms import Context, context_of, noise_share, roster_keys
 from protocols.levels.secure_sum.wire import (
     KEYS,
     MASK_KEY,
     MASK_ROW,
+    MASK_TAG_BYTES,
+    PADDED_SIGNATURE_BYTES,
     SEALING_ROW,
     SEED,
-    SIGNATURE_BYTES,
-    TAG_BYTES,
     Arrays,
     Authenticator,
     PairwiseAuthenticator,
@@ -64,9 +64,9 @@ from protocols.levels.secure_sum.wire import (
     keys_statement,
     masked_statement,
     octets,
-    padded,
     receipt_bytes,
     rows_of,
+    sized,
     survivors_statement,
     table_of,
     unpadded,
@@ -119,7 +119,7 @@ class SummedBallot(Ballot):
         steps = {
             "sum_keys": self._advertise,
             "sum_shares": lambda asked: self._exchange(share, asked),
-            "sum_check": lambda asked: self._exchange(checking.check, asked),
+            "sum_check": lambda asked: self._exchange(checking.check_shares, asked),
             "sum_dispute": lambda asked: self._exchange(checking.accuse, asked),
             "sum_agree": self._agree,
             "sum_open": self._open,
@@ -128,7 +128,7 @@ class SummedBallot(Ballot):
             raise Refused(Code.NO_SUCH_STEP, f"step {request.step!r}; allowed: {', '.join(steps)}")
         return StepReply(request.batch_digest, request.step, steps[request.step](request))
 
-    def cast(self, request: VoteRequest, votes: Cast) -> ConcealedVotes:
+    def cast(self, request: VoteRequest, votes: Casting) -> ConcealedVotes:
         study, digest = self._study, request.digest
         queries = len(request.batch.ids).to_bytes(8, "big")
         if self._ledger.note(digest, _CELLS, queries) != queries:
@@ -238,7 +238,7 @@ def advertise(batch_secret: bytes, context: Context, index: int, *, authenticato
     keys, statement = _own_keys(Secrets(batch_secret, context, index), context, index)
     names = context.members
     tags = [authenticator.tag(names[other], statement) for other in context.graph.neighbours(index).tolist()]
-    return keys, padded(authenticator.sign(statement)), table_of(tags)
+    return keys, sized(authenticator.sign(statement)), table_of(tags)
 
 
 def share(
@@ -254,8 +254,8 @@ def share(
         request,
         ("present", "|u1", (graph.degree,)),
         ("keys", "|u1", (graph.degree, *KEYS)),
-        ("signatures", "|u1", (graph.degree, SIGNATURE_BYTES)),
-        ("tags", "|u1", (graph.degree, TAG_BYTES)),
+        ("signatures", "|u1", (graph.degree, PADDED_SIGNATURE_BYTES)),
+        ("tags", "|u1", (graph.degree, MASK_TAG_BYTES)),
     )
     present = flags(here, "present")
     _enough(int(present.sum()), context.threshold, "neighbours with keys")
@@ -273,14 +273,14 @@ def share(
         sealing[row] = publics[row], seals
     about = verified(present, keys)
     own, _ = _own_keys(secrets, context, index)
-    dealing = deal(secrets, context, index, keys=own.tobytes(), sealing=sealing, about=about)
+    dealing = dealing_of(secrets, context, index, keys=own.tobytes(), sealing=sealing, about=about)
     statement, names = dealing.statement(context, index, own.tobytes()), context.members
     return (
         octets(dealing.blinding),
         dealing.sealed,
         dealing.commitments,
         dealing.answers,
-        padded(authenticator.sign(statement)),
+        sized(authenticator.sign(statement)),
         table_of([authenticator.tag(names[other], statement) for other in neighbours]),
         octets(secrets.keep(RECEIPT, b"".join(opening), about)),
     )
@@ -335,7 +335,7 @@ def mask(
     statement = masked_statement(context.digest, index, about)
     return (
         masked.total + to_ring(values, bits=context.bits),
-        padded(authenticator.sign(statement)),
+        sized(authenticator.sign(statement)),
         table_of([authenticator.tag(context.members[other], statement) for other in neighbours.tolist()]),
     )
 
@@ -359,7 +359,7 @@ def agree(
     sharers, survivors = _sets(context, index, request)
     _check_notes(context, sharers, survivors, masked, noted)
     statement = survivors_statement(context.digest, sharers, survivors)
-    tags = [bytes(TAG_BYTES)] * context.parties
+    tags = [bytes(MASK_TAG_BYTES)] * context.parties
     for other in np.flatnonzero(survivors).tolist():
         if other != index:
             tags[other] = authenticator.tag(context.members[other], statement)
@@ -393,10 +393,10 @@ def unmask(
         ("sharers", "|u1", (context.parties,)),
         ("survivors", "|u1", (context.parties,)),
         ("kept", "|u1", (kept_bytes(graph.degree),)),
-        ("masked signatures", "|u1", (graph.degree, SIGNATURE_BYTES)),
-        ("masked tags", "|u1", (graph.degree, TAG_BYTES)),
+        ("masked signatures", "|u1", (graph.degree, PADDED_SIGNATURE_BYTES)),
+        ("masked tags", "|u1", (graph.degree, MASK_TAG_BYTES)),
         ("agreed", "|u1", (context.parties,)),
-        ("tags", "|u1", (len(others), TAG_BYTES)),
+        ("tags", "|u1", (len(others), MASK_TAG_BYTES)),
     )
     sharers, survivors = _sets(context, index, (here, there))
     _check_notes(context, sharers, survivors, masked, noted)

@@ -50,12 +50,12 @@ from protocols.levels.secure_sum.terms import Context
 from protocols.levels.secure_sum.wire import (
     KEYS,
     MASK_ROW,
+    MASK_TAG_BYTES,
     NOT_VALID,
+    PADDED_SIGNATURE_BYTES,
     SEALED_BYTES,
     SEALING_ROW,
-    SECRETS,
-    SIGNATURE_BYTES,
-    TAG_BYTES,
+    SECRET_KINDS,
     VALID,
     Arrays,
     Authenticator,
@@ -107,10 +107,10 @@ def verified(present: Bool[ndarray, " neighbours"], keys: UInt8[ndarray, "neighb
 def kept_shares(secrets: Secrets, kept: bytes) -> UInt8[ndarray, "neighbours 2 32"]:
     """The shares that a party opened, zeros where it did not. Raises MalformedMessage for what it did not seal."""
     name, sealed = kept[:KEY_BYTES], kept[KEY_BYTES:]
-    return octets(secrets.recall(KEPT_SHARES, sealed, name)).reshape(-1, SECRETS, KEY_BYTES)
+    return octets(secrets.recall(KEPT_SHARES, sealed, name)).reshape(-1, SECRET_KINDS, KEY_BYTES)
 
 
-def check(
+def check_shares(
     batch_secret: bytes, context: Context, index: int, request: Arrays, *, authenticator: Authenticator
 ) -> Arrays:
     """Step 3: of each neighbour that dealt, whether its shares are valid, and what they combine to; the shares, sealed
@@ -129,9 +129,9 @@ def check(
         ("blindings", "|u1", (degree, POINT_BYTES)),
         ("roots", "|u1", (degree, KEY_BYTES)),
         ("answers", "|u1", (degree, KEY_BYTES)),
-        ("tags", "|u1", (degree, TAG_BYTES)),
+        ("tags", "|u1", (degree, MASK_TAG_BYTES)),
         ("sealed", "|u1", (degree, SEALED_BYTES)),
-        ("commitments", "|u1", (degree, SECRETS * COMMITMENT_BYTES)),
+        ("commitments", "|u1", (degree, SECRET_KINDS * COMMITMENT_BYTES)),
     )
     keys = VerifiedKeys.read(context, index, present, table, receipt)
     opening, dealt = keys.recall(secrets), flags(here, "dealt")
@@ -185,9 +185,9 @@ def accuse(
         ("disputed", "|u1", (degree,)),
         ("blindings", "|u1", (count, POINT_BYTES)),
         ("answers", "|u1", (count, threshold, KEY_BYTES)),
-        ("signatures", "|u1", (count, SIGNATURE_BYTES)),
+        ("signatures", "|u1", (count, PADDED_SIGNATURE_BYTES)),
         ("sealed", "|u1", (count, degree, SEALED_BYTES)),
-        ("commitments", "|u1", (count, degree, SECRETS * COMMITMENT_BYTES)),
+        ("commitments", "|u1", (count, degree, SECRET_KINDS * COMMITMENT_BYTES)),
     )
     keys = VerifiedKeys.read(context, index, present, table, receipt)
     opening, own_key = keys.recall(secrets), secrets.sealing_key().public_key().public_bytes_raw()

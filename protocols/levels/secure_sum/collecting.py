@@ -20,9 +20,9 @@ from protocols.levels.secure_sum.terms import Context
 from protocols.levels.secure_sum.wire import (
     KEYS,
     MASK_ROW,
+    MASK_TAG_BYTES,
+    PADDED_SIGNATURE_BYTES,
     SEALING_ROW,
-    SIGNATURE_BYTES,
-    TAG_BYTES,
     Arrays,
     Verify,
     checked,
@@ -33,7 +33,7 @@ from protocols.levels.secure_sum.wire import (
 from protocols.refusals.code import Code
 
 # Replies by index; None, or no entry, for a party that gave none.
-Replies = Mapping[int, Arrays | None]
+SeatReplies = Mapping[int, Arrays | None]
 
 
 class QuorumLost(ConclaveError):
@@ -133,7 +133,7 @@ class Agreed:
         return *masked.request, masked.shared.kept[index], *proofs, *agreed
 
 
-def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Advertised:
+def collect_keys(context: Context, replies: SeatReplies, *, verify: Verify) -> Advertised:
     """Step 1's replies: keys that their owners signed, and with which X25519 agrees on something.
 
     Nobody but their receivers can check tags. A key that is another member's too is left to step 3: whoever copied it
@@ -141,15 +141,15 @@ def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Adver
     """
     degree = context.graph.degree
     table = np.zeros((context.parties, *KEYS), dtype=np.uint8)
-    signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
-    tags = np.zeros((context.parties, degree, TAG_BYTES), dtype=np.uint8)
+    signatures = np.zeros((context.parties, PADDED_SIGNATURE_BYTES), dtype=np.uint8)
+    tags = np.zeros((context.parties, degree, MASK_TAG_BYTES), dtype=np.uint8)
 
     def take(index: int, reply: Arrays) -> str | None:
         table[index], signatures[index], tags[index] = checked(
             reply,
             ("keys", "|u1", KEYS),
-            ("signature", "|u1", (SIGNATURE_BYTES,)),
-            ("tags", "|u1", (degree, TAG_BYTES)),
+            ("signature", "|u1", (PADDED_SIGNATURE_BYTES,)),
+            ("tags", "|u1", (degree, MASK_TAG_BYTES)),
         )
         statement = keys_statement(context.digest, index, table[index])
         if not verify(context.members[index], statement, unpadded(signatures[index])):
@@ -158,23 +158,23 @@ def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Adver
         return None if sealing != masking and is_public_key(sealing) and is_public_key(masking) else Code.WEAK_KEY
 
     everyone = np.ones(context.parties, dtype=bool)
-    present, left_out = collect(context, everyone, replies, take, {}, "advertised keys", context.fewest)
+    present, left_out = gather(context, everyone, replies, take, {}, "advertised keys", context.fewest)
     return Advertised(Keys(context, present, table, left_out), signatures, tags)
 
 
-def collect_masked(shared: Shared, replies: Replies, *, verify: Verify) -> Masked:
+def collect_masked(shared: Shared, replies: SeatReplies, *, verify: Verify) -> Masked:
     """Collects step 4's replies: of those that signed for which sharers they masked. Raises QuorumLost."""
     context, about = shared.keys.context, shared.keys.context.mask_context(shared.present)
     degree, total = context.graph.degree, np.zeros(context.cells, dtype=context.dtype)
-    signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
-    tags = np.zeros((context.parties, degree, TAG_BYTES), dtype=np.uint8)
+    signatures = np.zeros((context.parties, PADDED_SIGNATURE_BYTES), dtype=np.uint8)
+    tags = np.zeros((context.parties, degree, MASK_TAG_BYTES), dtype=np.uint8)
 
     def take(index: int, reply: Arrays) -> str | None:
         masked, signatures[index], tags[index] = checked(
             reply,
             ("masked", context.dtype.str, (context.cells,)),
-            ("signature", "|u1", (SIGNATURE_BYTES,)),
-            ("tags", "|u1", (degree, TAG_BYTES)),
+            ("signature", "|u1", (PADDED_SIGNATURE_BYTES,)),
+            ("tags", "|u1", (degree, MASK_TAG_BYTES)),
         )
         statement = masked_statement(context.digest, index, about)
         if not verify(context.members[index], statement, unpadded(signatures[index])):
@@ -182,34 +182,34 @@ def collect_masked(shared: Shared, replies: Replies, *, verify: Verify) -> Maske
         np.add(total, masked, out=total)
         return None
 
-    present, left_out = collect(
+    present, left_out = gather(
         context, shared.present, replies, take, shared.left_out, "masked their votes", context.fewest
     )
     return Masked(shared, present, total, signatures, tags, left_out)
 
 
-def collect_agreement(masked: Masked, replies: Replies) -> Agreed:
+def collect_agreement(masked: Masked, replies: SeatReplies) -> Agreed:
     """Collects step 5's replies.
 
     A party that is left out here stays in the sum. Whoever sends wrong tags is not found, and changes nothing: every
     member gets a quorum of right ones from the others. Raises QuorumLost.
     """
     context = masked.shared.keys.context
-    tags = np.zeros((context.parties, context.parties, TAG_BYTES), dtype=np.uint8)
+    tags = np.zeros((context.parties, context.parties, MASK_TAG_BYTES), dtype=np.uint8)
 
     def take(index: int, reply: Arrays) -> None:
-        (tags[index],) = checked(reply, ("tags", "|u1", (context.parties, TAG_BYTES)))
+        (tags[index],) = checked(reply, ("tags", "|u1", (context.parties, MASK_TAG_BYTES)))
 
-    present, left_out = collect(
+    present, left_out = gather(
         context, masked.present, replies, take, masked.left_out, "agreed on the survivors", context.quorum
     )
     return Agreed(masked, present, tags, left_out)
 
 
-def collect(
+def gather(
     context: Context,
     asked: Bool[ndarray, " parties"],
-    replies: Replies,
+    replies: SeatReplies,
     take: Callable[[int, Arrays], str | None],
     left_out: dict[str, str],
     what: str,

@@ -41,7 +41,7 @@ from protocols.crypto.masks import KEY_BYTES, derived, key_stream, pairwise
 from protocols.crypto.shamir import split, value
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.levels.secure_sum.terms import Context
-from protocols.levels.secure_sum.wire import MASK_KEY, MASK_ROW, SEALED_BYTES, SECRETS, table_of
+from protocols.levels.secure_sum.wire import MASK_KEY, MASK_ROW, SEALED_BYTES, SECRET_KINDS, table_of
 
 SECRET_BYTES = 32
 # Each sealing key encrypts one plaintext.
@@ -137,12 +137,14 @@ def sealing_keys(secret: bytes, context: Context, *, own: int, their: int) -> tu
     return (upward, downward) if own < their else (downward, upward)
 
 
-def seal(shares: bytes, key: bytes, context: Context, *, sender: int, receiver: int, blinding: bytes) -> bytes:
+def sealed_to(shares: bytes, key: bytes, context: Context, *, sender: int, receiver: int, blinding: bytes) -> bytes:
     """Authenticated encryption, bound to the batch, sender, receiver, and the dealing that `blinding` names."""
     return _dealing_cipher(key, blinding).encrypt(_NONCE, shares, pair_of(context, sender, receiver))
 
 
-def unseal(sealed: bytes, key: bytes, context: Context, *, sender: int, receiver: int, blinding: bytes) -> bytes | None:
+def unsealed(
+    sealed: bytes, key: bytes, context: Context, *, sender: int, receiver: int, blinding: bytes
+) -> bytes | None:
     """What the sender sealed for the receiver in this dealing; None for anything else."""
     try:
         return _dealing_cipher(key, blinding).decrypt(_NONCE, sealed, pair_of(context, sender, receiver))
@@ -166,7 +168,7 @@ def _scalars(key: bytes, count: int) -> list[int]:
 
 COMMITMENT_BYTES = 32
 # Shares of the secrets, without those that blind them.
-SHARES_BYTES = SECRETS * SCALAR_BYTES
+SHARES_BYTES = SECRET_KINDS * SCALAR_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +201,7 @@ class Dealing:
         return scalars(self.answers.tobytes())
 
 
-def deal(
+def dealing_of(
     secrets: Secrets,
     context: Context,
     index: int,
@@ -217,12 +219,14 @@ def deal(
     polynomial = [secrets.shared_mask_key(), *of_key]
     blinding = multiple_of_base(blind[0])
     columns = [split(each, shares=graph.degree) for each in ([secrets.seed(), *of_seed], polynomial, blind)]
-    neighbours, hashes = graph.neighbours(index).tolist(), [bytes(SECRETS * COMMITMENT_BYTES)] * graph.degree
+    neighbours, hashes = graph.neighbours(index).tolist(), [bytes(SECRET_KINDS * COMMITMENT_BYTES)] * graph.degree
     sealed = [bytes(SEALED_BYTES)] * graph.degree
     for row, (public, key) in sealing.items():
         plaintext = b"".join(encoded(column[row]) for column in columns)
         hashes[row] = commitments(context, index, neighbours[row], plaintext[:SHARES_BYTES])
-        sealed[row] = public + seal(plaintext, key, context, sender=index, receiver=neighbours[row], blinding=blinding)
+        sealed[row] = public + sealed_to(
+            plaintext, key, context, sender=index, receiver=neighbours[row], blinding=blinding
+        )
     tables = table_of(sealed), table_of(hashes)
     message = dealt_message(context, index, keys, dealt_root(*tables))
     c = challenge(message, blinding, mask_point(keys))
@@ -234,7 +238,7 @@ def opened(
     sealed: bytes, hashes: bytes, key: bytes, context: Context, *, dealer: int, receiver: int, blinding: bytes
 ) -> bytes | None:
     """The shares, and what blinds the second; None if they do not open, or are not what the dealer committed to."""
-    plaintext = unseal(sealed[KEY_BYTES:], key, context, sender=dealer, receiver=receiver, blinding=blinding)
+    plaintext = unsealed(sealed[KEY_BYTES:], key, context, sender=dealer, receiver=receiver, blinding=blinding)
     if plaintext is None or commitments(context, dealer, receiver, plaintext[:SHARES_BYTES]) != hashes:
         return None
     return plaintext
@@ -243,7 +247,7 @@ def opened(
 def combined(plaintext: bytes, c: int) -> bytes:
     """c f + g at a neighbour's point, from what was sealed to it."""
     numbers = scalars(plaintext)
-    return encoded((c * numbers[MASK_KEY] + numbers[SECRETS]) % ORDER)
+    return encoded((c * numbers[MASK_KEY] + numbers[SECRET_KINDS]) % ORDER)
 
 
 def answered(polynomial: list[int], row: int) -> bytes:
@@ -260,7 +264,7 @@ def commitments(context: Context, dealer: int, receiver: int, shares: bytes) -> 
     """A hash of each share; shares are as hard to guess as the secrets, so that their hashes hide them."""
     about = pair_of(context, dealer, receiver)
     return b"".join(
-        share_hash(about, kind, shares[kind * SCALAR_BYTES : (kind + 1) * SCALAR_BYTES]) for kind in range(SECRETS)
+        share_hash(about, kind, shares[kind * SCALAR_BYTES : (kind + 1) * SCALAR_BYTES]) for kind in range(SECRET_KINDS)
     )
 
 
@@ -305,4 +309,4 @@ def dealing_statement(digest: bytes, index: int, keys: bytes, blinding: bytes, r
 def no_dealings(context: Context) -> tuple[UInt8[ndarray, "parties neighbours sealed"], UInt8[ndarray, "..."]]:
     """Empty tables of sealed shares and of commitments, for all parties."""
     size = context.parties, context.graph.degree
-    return np.zeros((*size, SEALED_BYTES), np.uint8), np.zeros((*size, SECRETS * COMMITMENT_BYTES), np.uint8)
+    return np.zeros((*size, SEALED_BYTES), np.uint8), np.zeros((*size, SECRET_KINDS * COMMITMENT_BYTES), np.uint8)

@@ -30,7 +30,7 @@ from protocols.crypto.edwards import (
 )
 from protocols.crypto.masks import KEY_BYTES, key_stream
 from protocols.levels.secure_sum.checking import valid_share
-from protocols.levels.secure_sum.collecting import Keys, Replies, Shared, collect, enough, reply_fault
+from protocols.levels.secure_sum.collecting import Keys, SeatReplies, Shared, enough, gather, reply_fault
 from protocols.levels.secure_sum.dealing import (
     Dealing,
     answered,
@@ -44,9 +44,9 @@ from protocols.levels.secure_sum.dealing import (
 from protocols.levels.secure_sum.terms import Context
 from protocols.levels.secure_sum.wire import (
     MASK_ROW,
+    MASK_TAG_BYTES,
+    PADDED_SIGNATURE_BYTES,
     SEALING_ROW,
-    SIGNATURE_BYTES,
-    TAG_BYTES,
     VALID,
     Arrays,
     Verify,
@@ -61,7 +61,7 @@ _WEIGHT_BITS = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Dealt:
+class _Dealt:
     """After step 2: what the dealers dealt, their signatures and tags of it, and their receipts."""
 
     keys: Keys
@@ -93,12 +93,12 @@ class Dealt:
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
+class _Checked:
     """After step 3: who checked its shares, and whose shares it disputes. disputes: dealers, in the order of the
     accuser's neighbours.
     """
 
-    dealt: Dealt
+    dealt: _Dealt
     present: Bool[ndarray, " parties"]
     kept: UInt8[ndarray, "parties kept"] = field(repr=False)
     disputes: dict[int, list[int]]
@@ -120,14 +120,14 @@ class Checked:
         )
 
 
-def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
+def collect_dealings(keys: Keys, replies: SeatReplies) -> _Dealt:
     """Collects step 2's replies: dealings to all keys, whose answers fit the dealer's own. Raises QuorumLost."""
     context = keys.context
     degree, threshold = context.graph.degree, context.threshold
     sealed, commitments = no_dealings(context)
     stated = np.zeros((context.parties, 3, KEY_BYTES), dtype=np.uint8)
-    signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
-    tags = np.zeros((context.parties, degree, TAG_BYTES), dtype=np.uint8)
+    signatures = np.zeros((context.parties, PADDED_SIGNATURE_BYTES), dtype=np.uint8)
+    tags = np.zeros((context.parties, degree, MASK_TAG_BYTES), dtype=np.uint8)
     receipts = np.zeros((context.parties, receipt_bytes(degree)), dtype=np.uint8)
     dealings: dict[int, Dealing] = {}
     points = all_lifted([key.tobytes() for key in keys.table[:, MASK_ROW]])
@@ -140,8 +140,8 @@ def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
             ("sealed", "|u1", sealed.shape[1:]),
             ("commitments", "|u1", commitments.shape[1:]),
             ("answers", "|u1", (threshold, KEY_BYTES)),
-            ("signature", "|u1", (SIGNATURE_BYTES,)),
-            ("tags", "|u1", (degree, TAG_BYTES)),
+            ("signature", "|u1", (PADDED_SIGNATURE_BYTES,)),
+            ("tags", "|u1", (degree, MASK_TAG_BYTES)),
             ("receipt", "|u1", (receipt_bytes(degree),)),
         )
         dealing = Dealing(blinding.tobytes(), sealed[index], commitments[index], answers)
@@ -156,11 +156,11 @@ def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
         dealings[index] = dealing
         return None
 
-    present, left_out = collect(context, keys.present, replies, take, keys.left_out, "dealt shares", context.fewest)
-    return Dealt(keys, present, dealings, sealed, commitments, stated, signatures, tags, receipts, left_out)
+    present, left_out = gather(context, keys.present, replies, take, keys.left_out, "dealt shares", context.fewest)
+    return _Dealt(keys, present, dealings, sealed, commitments, stated, signatures, tags, receipts, left_out)
 
 
-def collect_checks(dealt: Dealt, replies: Replies, *, verify: Verify) -> Checked:
+def collect_checks(dealt: _Dealt, replies: SeatReplies, *, verify: Verify) -> _Checked:
     """Collects step 3's replies. Raises QuorumLost."""
     context = dealt.keys.context
     degree = context.graph.degree
@@ -176,7 +176,7 @@ def collect_checks(dealt: Dealt, replies: Replies, *, verify: Verify) -> Checked
             ("kept", "|u1", (kept_bytes(degree),)),
         )
 
-    present, left_out = collect(context, dealt.present, replies, take, dealt.left_out, "checked shares", context.fewest)
+    present, left_out = gather(context, dealt.present, replies, take, dealt.left_out, "checked shares", context.fewest)
     disputes = _disputes(dealt, present, verdicts, values)
     # Whoever has a key of which nobody can prove anything, or did not sign what it dealt, is left out unheard.
     for index in sorted({*disputes, *(dealer for dealers in disputes.values() for dealer in dealers)}):
@@ -195,10 +195,10 @@ def collect_checks(dealt: Dealt, replies: Replies, *, verify: Verify) -> Checked
         if present[accuser]
     }
     enough(context, present, left_out, "checked shares")
-    return Checked(dealt, present, kept, {who: dealers for who, dealers in standing.items() if dealers}, left_out)
+    return _Checked(dealt, present, kept, {who: dealers for who, dealers in standing.items() if dealers}, left_out)
 
 
-def settle_disputes(checked_shares: Checked, replies: Replies) -> Shared:
+def settle_disputes(checked_shares: _Checked, replies: SeatReplies) -> Shared:
     """Collects what accusers show: the sharers are all who are not found at fault. Raises QuorumLost."""
     dealt, context = checked_shares.dealt, checked_shares.dealt.keys.context
     present, left_out = checked_shares.present.copy(), dict(checked_shares.left_out)
@@ -237,7 +237,7 @@ def settle_disputes(checked_shares: Checked, replies: Replies) -> Shared:
 
 
 def _disputes(
-    dealt: Dealt,
+    dealt: _Dealt,
     present: Bool[ndarray, " parties"],
     verdicts: UInt8[ndarray, "parties neighbours"],
     values: UInt8[ndarray, "parties neighbours 32"],
@@ -306,7 +306,7 @@ class _Weights:
         return (values - sum(map(mul, self._of_coefficients, polynomial))) % ORDER == 0
 
 
-def _convicts(dealt: Dealt, dealer: int, accuser: int, point: bytes, proof: bytes) -> bool:
+def _convicts(dealt: _Dealt, dealer: int, accuser: int, point: bytes, proof: bytes) -> bool:
     """Whether the point is what the two agreed on, and with it the dealer's share for the accuser is not valid."""
     context, table = dealt.keys.context, dealt.keys.table
     publics = [lifted(table[index, SEALING_ROW].tobytes()) for index in (accuser, dealer)]

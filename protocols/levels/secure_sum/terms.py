@@ -20,7 +20,7 @@ from protocols.bounds.distributed_noise import share_sigma
 from protocols.crypto.discrete_gaussian import integer_gaussian
 from protocols.crypto.masks import Graph, graph_parameters, survivors_quorum
 from protocols.crypto.randomness import RandomSource
-from protocols.crypto.rings import BITS, MOST_CELLS, check_ring
+from protocols.crypto.rings import MOST_CELLS, RING_BITS, check_ring
 from protocols.errors import InvalidInput
 from protocols.levels.level import BatchNoise, Streams
 from protocols.levels.secure_sum.wire import Verify, public_keys, verifier
@@ -59,8 +59,8 @@ class Context:
             raise InvalidInput(f"{len(self.members)} members with names that repeat; allowed: distinct names")
         if not 1 <= self.cells <= MOST_CELLS:
             raise InvalidInput(f"cells = {self.cells}; allowed: 1 to {MOST_CELLS}")
-        if self.bits not in BITS:
-            raise InvalidInput(f"bits = {self.bits}; allowed: {', '.join(map(str, BITS))}")
+        if self.bits not in RING_BITS:
+            raise InvalidInput(f"bits = {self.bits}; allowed: {', '.join(map(str, RING_BITS))}")
         graph_parameters(parties=len(self.members), dropouts=self.dropouts, colluders=self.colluders)
 
     @cached_property

@@ -41,15 +41,15 @@ from protocols.crypto.masks import KEY_BYTES, pairwise, same
 from protocols.errors import InvalidInput, MalformedMessage
 
 # A length and a signature: ECDSA over P-256 in DER has at most 72 bytes, Ed25519 has 64.
-SIGNATURE_BYTES = 73
+PADDED_SIGNATURE_BYTES = 73
 # The public key that shares are sealed to, the public key of masks, a commitment to the self-mask seed.
 KEYS = (3, KEY_BYTES)
 SEALING_ROW, MASK_ROW, COMMITMENT_ROW = range(3)
 # The kinds of secrets, in the order in which their shares stand everywhere.
 SEED, MASK_KEY = range(2)
-SECRETS = 2
+SECRET_KINDS = 2
 # The receiver's key; a share of each secret and of what blinds the key of masks, and a Poly1305 tag.
-SEALED_BYTES = KEY_BYTES + (SECRETS + 1) * SCALAR_BYTES + 16
+SEALED_BYTES = KEY_BYTES + (SECRET_KINDS + 1) * SCALAR_BYTES + 16
 # What a party found of a neighbour's dealing.
 _NOTHING, VALID, NOT_VALID = range(3)
 
@@ -78,7 +78,7 @@ def receipt_bytes(neighbours: int) -> int:
 
 def kept_bytes(neighbours: int) -> int:
     """The size of what a party keeps of its neighbours' shares: a name, the shares, and a Poly1305 tag."""
-    return KEY_BYTES + SECRETS * SCALAR_BYTES * neighbours + 16
+    return KEY_BYTES + SECRET_KINDS * SCALAR_BYTES * neighbours + 16
 
 
 def flags(array: ndarray, name: str) -> Bool[ndarray, " flags"]:
@@ -88,11 +88,11 @@ def flags(array: ndarray, name: str) -> Bool[ndarray, " flags"]:
     return array.astype(bool)
 
 
-def padded(signature: bytes) -> UInt8[ndarray, " bytes"]:
+def sized(signature: bytes) -> UInt8[ndarray, " bytes"]:
     """A signature in constant size. Raises InvalidInput for an empty or long one."""
-    if not 1 <= len(signature) < SIGNATURE_BYTES:
-        raise InvalidInput(f"a signature has {len(signature)} bytes; allowed: 1 to {SIGNATURE_BYTES - 1}")
-    row = np.zeros(SIGNATURE_BYTES, dtype=np.uint8)
+    if not 1 <= len(signature) < PADDED_SIGNATURE_BYTES:
+        raise InvalidInput(f"a signature has {len(signature)} bytes; allowed: 1 to {PADDED_SIGNATURE_BYTES - 1}")
+    row = np.zeros(PADDED_SIGNATURE_BYTES, dtype=np.uint8)
     row[0] = len(signature)
     row[1 : 1 + len(signature)] = np.frombuffer(signature, dtype=np.uint8)
     return row
@@ -102,7 +102,7 @@ def unpadded(row: UInt8[ndarray, " bytes"]) -> bytes:
     """The signature in a row; b"", which nobody's signature is, for a row that holds none."""
     content = row.tobytes()
     length = content[0]
-    if not 1 <= length < SIGNATURE_BYTES or content[1 + length :].strip(b"\0"):
+    if not 1 <= length < PADDED_SIGNATURE_BYTES or content[1 + length :].strip(b"\0"):
         return b""
     return content[1 : 1 + length]
 
@@ -147,7 +147,7 @@ def commitment(digest: bytes, index: int, seed: bytes) -> bytes:
 
 
 # A tag is guessed with probability 2**-128; a wrong guess looks like a lost tag.
-TAG_BYTES = 16
+MASK_TAG_BYTES = 16
 
 # verify(the member's name, a message, a signature of it)
 Verify = Callable[[str, bytes, bytes], bool]
@@ -222,7 +222,7 @@ def tagged(key: bytes, statement: bytes) -> bytes:
 
     Keyed BLAKE2s (RFC 7693, section 2.9): a quarter of HMAC's time; a batch needs two per member.
     """
-    return hashlib.blake2s(statement, key=key, digest_size=TAG_BYTES, person=b"sum tag").digest()
+    return hashlib.blake2s(statement, key=key, digest_size=MASK_TAG_BYTES, person=b"sum tag").digest()
 
 
 def verifier(publics: Mapping[str, ec.EllipticCurvePublicKey]) -> Verify:

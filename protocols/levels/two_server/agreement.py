@@ -33,7 +33,7 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel, receive
-from protocols.crypto.oblivious_transfer import POINT_BYTES, TAG_BYTES, EqualityTest
+from protocols.crypto.oblivious_transfer import POINT_BYTES, TRANSFER_TAG_BYTES, EqualityTest
 from protocols.errors import Refused
 from protocols.levels.two_server.batch_notes import BatchNotes
 from protocols.levels.two_server.circuit_inputs import Sizes
@@ -89,7 +89,7 @@ def coordinator_opens(
         evaluated.secret(outputs, garbled="second"), first=True, seed=evaluated.seed, context=evaluated.context
     )
     channel.send(evaluated.masks + test.message)
-    answer = receive(channel, POINT_BYTES + TAG_BYTES, "the test of equality")
+    answer = receive(channel, POINT_BYTES + TRANSFER_TAG_BYTES, "the test of equality")
     with notes.ledger.log.together():
         # What this server says from here on may tell the guardian whether the evaluations agree.
         notes.opened.count(notes.request)
@@ -120,7 +120,7 @@ def guardian_opens(channel: Channel, sizes: Sizes, *, notes: BatchNotes, evaluat
     if question != compared.question:
         raise Refused(Code.LABELS_DIFFER, "the coordinator opens the batch otherwise than before")
     channel.send(compared.answer)
-    if not compare_digest(receive(channel, TAG_BYTES, "the coordinator's tag"), compared.expected):
+    if not compare_digest(receive(channel, TRANSFER_TAG_BYTES, "the coordinator's tag"), compared.expected):
         raise Refused(Code.LABELS_DIFFER, "the servers' two computations of the labels do not agree; none is signed")
     return _opened(compared.outputs, sizes, mask=None)
 

@@ -11,7 +11,7 @@ from numpy import ndarray
 from protocols.crypto.identity import encoded_point
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, Refused
-from protocols.levels.level import Ballot, Cast
+from protocols.levels.level import Ballot, Casting
 from protocols.levels.two_server.conversation import seal
 from protocols.levels.two_server.shared_sums import SumShare, proofs_of, share_sum
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
@@ -46,7 +46,7 @@ class SharedBallot(Ballot):
         self._signing_key = bytes.fromhex(self._level.signing_key)
         self._source = source
 
-    def cast(self, request: VoteRequest, votes: Cast) -> ConcealedVotes:
+    def cast(self, request: VoteRequest, votes: Casting) -> ConcealedVotes:
         own, guardians = _SHARED[type(self._study.votes)](self, request, votes(None))
         return self._sealed(request, own.arrays(), guardians)
 

@@ -59,7 +59,7 @@ from numpy import ndarray
 from protocols.crypto.channel import Channel, elements, receive
 from protocols.crypto.field import BITS, P, minus, plus, reduced, times
 from protocols.crypto.garbling import (
-    KEY_BYTES,
+    CIPHER_BYTES,
     LABEL_BYTES,
     Evaluator,
     Garbler,
@@ -206,7 +206,7 @@ class Evaluated:
 
 
 _DIGEST_BYTES = 32
-_HELLO_BYTES = BASE_ANSWER_BYTES + KEY_BYTES + SEED_BYTES
+_HELLO_BYTES = BASE_ANSWER_BYTES + CIPHER_BYTES + SEED_BYTES
 
 
 def coordinator_evaluates(channel: Channel, inputs: CircuitInputs, *, source: RandomSource) -> Evaluated:
@@ -291,7 +291,7 @@ class _Garbling:
     def __init__(self, channel: Channel, offer: bytes, source: RandomSource) -> None:
         self.offset = np.frombuffer(source(LABEL_BYTES), dtype="<u8").astype(np.uint64) | np.array([1, 0], np.uint64)
         base = BaseReceiver(offer, bits_of(self.offset), source)
-        key, seed = source(KEY_BYTES), source(SEED_BYTES)
+        key, seed = source(CIPHER_BYTES), source(SEED_BYTES)
         self.hello = base.message + key + seed
         self.transfers = CorrelatedSender(bits_of(self.offset), base.keys)
         self.writer = TableWriter(channel)
@@ -308,7 +308,9 @@ class _Evaluating:
     """The circuit that this server evaluates."""
 
     def __init__(self, base: BaseSender, hello: bytes, source: RandomSource) -> None:
-        points, key, seed = np.split(np.frombuffer(hello, np.uint8), [BASE_ANSWER_BYTES, BASE_ANSWER_BYTES + KEY_BYTES])
+        points, key, seed = np.split(
+            np.frombuffer(hello, np.uint8), [BASE_ANSWER_BYTES, BASE_ANSWER_BYTES + CIPHER_BYTES]
+        )
         self.transfers = CorrelatedReceiver(base.keys(points.tobytes()), source)
         self.hashing, self.tweak = LabelHash(key.tobytes()), 0
         self._actives = _ActiveLabels(seed.tobytes())

@@ -52,7 +52,7 @@ _HASH_BYTES = 32
 _Numbers = UInt32[ndarray, " numbers"]
 _Sum = UInt32[ndarray, "queries classes"]
 # Whose proofs hold, and a server's share of the sum of these.
-Checked = tuple[Bool[ndarray, " seats"], _Sum]
+_Checked = tuple[Bool[ndarray, " seats"], _Sum]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def coordinator_checks_sums(
     context: bytes,
     secret: bytes,
     pin: Callable[[str, bytes], None],
-) -> Checked:
+) -> _Checked:
     """Whose sums are proved, which the guardian finds too, and the coordinator's share of their sum.
 
     secret, pin: as of `coordinator_checks` (sketch.py). Raises MalformedMessage, ChannelClosed, and what `pin` raises.
@@ -127,7 +127,7 @@ def guardian_checks_sums(
     context: bytes,
     secret: bytes,
     pin: Callable[[str, bytes], None],
-) -> Checked:
+) -> _Checked:
     """As `coordinator_checks_sums`, for the guardian."""
     agreed, number = _agreed(proofs, context), _number(secret, context)
     question = receive(channel, 2 * _HASH_BYTES, "the coordinator's check of sums")
@@ -179,7 +179,7 @@ def _opened(
     return np.concatenate(opened), sums
 
 
-def _checked(mine: _Numbers, theirs: _Numbers, sums: Sequence[_Sum], proofs: Sequence[Proven], seed: bytes) -> Checked:
+def _checked(mine: _Numbers, theirs: _Numbers, sums: Sequence[_Sum], proofs: Sequence[Proven], seed: bytes) -> _Checked:
     valid, total, at = np.zeros(len(proofs), dtype=bool), np.zeros_like(sums[0]), 0
     for place, (own, proof) in enumerate(zip(sums, proofs, strict=True)):
         ends = at + np.cumsum(_sizes(proof))

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
-from protocols.crypto.hash_tree import HASH_BYTES, depth, proofs_of, root_from, root_of
+from protocols.crypto.hash_tree import HASH_BYTES, depth, inclusion_proofs, root_from, root_of
 from protocols.errors import MalformedMessage, Refused
 from protocols.refusals.code import Code
 from protocols.wire.messages import Outcome, decode_arrays, encode_arrays
@@ -105,7 +105,7 @@ class Statement:
 
     @cached_property
     def _proofs(self) -> list[bytes]:
-        return proofs_of(_rows(self.votes))
+        return inclusion_proofs(_rows(self.votes))
 
     def told(self, position: int) -> bytes:
         """What the seat at this position of the roster is told, for Outcome.guardian."""

@@ -20,7 +20,7 @@ from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 from simulations import datasets
 from simulations.commands.group import run_command
 from simulations.datasets.dataset import DatasetRequest
-from simulations.setup.levels import batch_noise, simulated_ballot, simulated_level
+from simulations.setup.levels import drawn_noise, simulated_ballot, simulated_level
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
 from simulations.stages.replay import replay
 from simulations.stages.stored_votes import RecordSums
@@ -50,7 +50,7 @@ def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_ch
     sums = contributions(study, KINDS[kind], HOLDINGS)
     rows = KINDS[kind].rows
     labelling = live_record_votes(study, sums, seed=3)
-    noise = batch_noise(study, seed=3)(np.ones(3, dtype=bool))
+    noise = drawn_noise(study, seed=3)(np.ones(3, dtype=bool))
     expected = study.released(np.sum(sums, axis=0) / study.units, noise, predictions=None)[1]
     np.testing.assert_array_equal(labelling.cells, expected)
     np.testing.assert_array_equal(labelling.labels, expected.argmax(axis=1))
@@ -68,7 +68,7 @@ def test_every_level_releases_what_clear_does_under_the_same_total_noise(level, 
     study = study_of(level, unit=unit, queries=KINDS[kind])
     sums = contributions(study, KINDS[kind], HOLDINGS)
     assert (min(each.min() for each in sums) < 0) == (kind == "graded")
-    total = batch_noise(study, seed=3)(np.ones(3, dtype=bool))
+    total = drawn_noise(study, seed=3)(np.ones(3, dtype=bool))
     in_clear = replace(study, confidentiality=Clear(units=UNITS))
     parties = parties_of(in_clear, sums, [Ledger(":memory:") for _ in sums])
     transport = InProcessTransport({name: party.handle for name, party in parties.items()})
@@ -244,7 +244,7 @@ def test_a_party_that_is_absent_pays_nothing_and_the_sum_is_of_the_others(level,
         {name: party.handle for name, party in parties.items()}, absent=lambda _: frozenset({"b"})
     )
     got = simulated_labelling(study, transport, seed=1)
-    noise = batch_noise(study, seed=1)(np.array([True, False, True]))
+    noise = drawn_noise(study, seed=1)(np.array([True, False, True]))
     expected = study.released((sums[0] + sums[2]) / study.units, noise, predictions=None)[1]
     np.testing.assert_array_equal(got.cells, expected)
     due = study.budgets.amount(1, 1)
@@ -362,7 +362,7 @@ def test_only_sums_of_all_seats_are_replayed_and_only_where_records_vote() -> No
         (replace(teachers, classes=2), sums, "sums of records and a study of teachers"),
     ):
         with pytest.raises(InvalidInput, match=words):
-            replay(of, stored, noise=batch_noise(of, seed=0), presence=None)
+            replay(of, stored, noise=drawn_noise(of, seed=0), presence=None)
 
 
 @pytest.mark.parametrize("level", ["clear", "two_server"])

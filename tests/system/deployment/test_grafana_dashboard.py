@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from coordinator.status import families as coordinators
-from party.commands.running import families as nodes
+from coordinator.status import status_metrics as coordinators
+from party.commands.running import node_metrics as nodes
 from party.live import Recent
 from protocols.crypto.identity import new_key, to_pem
 from runtime.loopback import exposition

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.encoders import ENCODERS
-from coordinator.queries import ORDERS
+from coordinator.queries import POOL_ORDERS
 from coordinator.students import STUDENTS
 from party.teachers import TEACHERS
 from protocols.budgets.accountant import ACCOUNTANTS
@@ -46,9 +46,9 @@ RECORDS = ROOT / "docs" / "how-to" / "let-records-vote.md"
 ASKING = ROOT / "docs" / "how-to" / "ask-the-consortium-in-simulation.md"
 SWEEP = ROOT / "docs" / "how-to" / "sweep-and-compare.md"
 # The pages list the parts of Conclave; help lists those of other distributions, too.
+PARTS = (ACCOUNTANTS, DATASETS, ENCODERS, MECHANISMS, METHODS, POOL_ORDERS, STUDENTS, TEACHERS)
 of_conclave_alone = pytest.mark.skipif(
-    any(table.added for table in (ACCOUNTANTS, DATASETS, ENCODERS, MECHANISMS, METHODS, ORDERS, STUDENTS, TEACHERS)),
-    reason="parts of other distributions are installed",
+    any(table.added for table in PARTS), reason="parts of other distributions are installed"
 )
 
 

@@ -4,7 +4,7 @@ import urllib.request
 
 import pytest
 
-from coordinator.status import families
+from coordinator.status import status_metrics
 from protocols.errors import InvalidInput
 from runtime.loopback import Family, Monitor, exposition
 from tests.harness.refusals import refuses
@@ -26,7 +26,7 @@ STATUS = {
 
 
 def test_every_line_is_of_the_text_format_and_every_family_is_explained():
-    page = exposition(families(STATUS), {"connected": 3})
+    page = exposition(status_metrics(STATUS), {"connected": 3})
     sample = re.compile(r'([a-z_]+)(\{[a-z]+="(?:[^"\\]|\\.)*"(?:,[a-z]+="(?:[^"\\]|\\.)*")*\})? [-+0-9.einf]+')
     explained = set()
     for line in page.splitlines():
@@ -40,7 +40,7 @@ def test_every_line_is_of_the_text_format_and_every_family_is_explained():
 
 
 def test_figures_are_those_of_the_status():
-    page = exposition(families(STATUS), {"connected": 3})
+    page = exposition(status_metrics(STATUS), {"connected": 3})
     assert "conclave_parties_connected 2\n" in page
     assert 'conclave_study_answered{study="s"} 9\n' in page
     assert 'conclave_seat_answers_left{study="s",seat="odd\\"name\\\\"} 7\n' in page

@@ -56,7 +56,7 @@ def test_a_sweep_repeats_over_partitions_and_goes_on_where_it_was_stopped(stored
     (tmp_path / "sweep.toml").write_text('[base]\nseeds = "0-1"\ndata_seed = "0-2"\n[grid]\nsigma = [10.0, 20.0]\n')
     flags = ["sweep.toml", 'budgets="1:0.5,3:0.5"', *stored, "--out", "out"]
     flags[1] = "budgets=1:0.5,3:0.5"
-    label, labelled = cells.labelled, []
+    label, labelled = cells.labelled_source, []
 
     def stopped(*arguments):
         labelled.append(1)
@@ -64,7 +64,7 @@ def test_a_sweep_repeats_over_partitions_and_goes_on_where_it_was_stopped(stored
             raise KeyboardInterrupt
         return label(*arguments)
 
-    monkeypatch.setattr(cells, "labelled", stopped)
+    monkeypatch.setattr(cells, "labelled_source", stopped)
     assert run("sweep", *flags) == 130
     assert "--resume --out out" in capsys.readouterr().err
     assert run("sweep", *flags, "sigma=[5.0]", "--resume") == 2

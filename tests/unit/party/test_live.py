@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from party.budget.policy import Approval
-from party.budget.spending import Bound, bounded
+from party.budget.spending import Exactness, bounded
 from party.lifetime import LifetimeCap, LifetimeUse
 from party.live import Happened, LastAudit, NodeState, Recent, SeatState, needs_of, node_page, top_line
 
@@ -23,7 +23,7 @@ STATE = NodeState(
     troubles=(),
     seats=(SEAT,),
     lifetime=(LifetimeUse("ward", "record", LifetimeCap(10.0, 1e-5), float("nan"), reserved=10**9),),
-    lifetime_bound=Bound.EXACT,
+    lifetime_bound=Exactness.EXACT,
     approvals=(Approval(b"\1" * 32, "ward", "home", "/srv", "north", "heart", withdrawn=False, told_apart=True),),
     approved_ns={"01" * 32: 1_893_550_000 * 10**9},
     happened=(
@@ -75,8 +75,8 @@ def test_what_needs_a_person_comes_first_with_its_command(changed, said):
 
 
 def test_what_cannot_be_proved_is_shown_as_its_bound_and_in_no_figure_of_answers():
-    seat = replace(SEAT, bound=Bound.AT_MOST, left=0, used=2.50004, reserved=2.50004)
-    doubted = replace(STATE, seats=(seat,), lifetime_bound=Bound.AT_LEAST, troubles=("ledger_rolled_back: why",))
+    seat = replace(SEAT, bound=Exactness.AT_MOST, left=0, used=2.50004, reserved=2.50004)
+    doubted = replace(STATE, seats=(seat,), lifetime_bound=Exactness.AT_LEAST, troubles=("ledger_rolled_back: why",))
     page = node_page(doubted)
     assert "at most 2.501" in page
     assert "not known: at least " in page
@@ -86,9 +86,9 @@ def test_what_cannot_be_proved_is_shown_as_its_bound_and_in_no_figure_of_answers
 
 @pytest.mark.parametrize("value", [1.23454, 1.23456, 9.99951, 0.000123449, 123456.0])
 def test_a_bound_is_rounded_such_that_it_stays_one(value):
-    most, least = (float(bounded(value, each).split()[-1]) for each in (Bound.AT_MOST, Bound.AT_LEAST))
+    most, least = (float(bounded(value, each).split()[-1]) for each in (Exactness.AT_MOST, Exactness.AT_LEAST))
     assert least <= value <= most
-    assert value <= float(bounded(value, Bound.EXACT)) == most
+    assert value <= float(bounded(value, Exactness.EXACT)) == most
 
 
 def test_a_line_that_was_lost_a_moment_ago_needs_nobody():

@@ -18,7 +18,7 @@ from protocols.claims.coverage import (
 )
 from protocols.claims.in_short import in_short
 from protocols.claims.languages import number, sees_votes, unprotected
-from protocols.claims.levels import LEVELS
+from protocols.claims.levels import LEVEL_WORDS
 from protocols.claims.protection import Protection
 from protocols.claims.strength import Figure
 from protocols.claims.who_sees import (
@@ -52,7 +52,7 @@ def study_of(level, unit="record", view="label", *, secret=False, pooled=False):
 ALL = [
     study_of(level, unit, view, secret=secret, pooled=pooled)
     for level, unit, view, secret, pooled in product(
-        LEVELS, ("record", "party"), ("label", "histogram"), (False, True), (False, True)
+        LEVEL_WORDS, ("record", "party"), ("label", "histogram"), (False, True), (False, True)
     )
 ]
 

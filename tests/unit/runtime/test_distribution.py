@@ -14,7 +14,7 @@ from coordinator.commands.group import run_command as run_coordinator
 from party.commands.group import run_command as run_party
 from protocols.installing import _installed, install
 from protocols.plugins import Parts
-from runtime.distribution import BRINGS, installed_part, run
+from runtime.distribution import BRINGS, installed_part, run_program
 from tests.harness.refusals import refuses
 
 ROOT = Path(__file__).parents[3]
@@ -71,7 +71,7 @@ def test_a_command_without_click_is_one_message_that_names_the_extra(monkeypatch
     without(monkeypatch, "click", "runtime.cli", "coordinator.commands.group")
     monkeypatch.setattr(sys, "argv", ["conclave-coordinator", *command])
     with refuses(SystemExit, 3):
-        run("coordinator.commands.group")
+        run_program("coordinator.commands.group")
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert install("coordinator") in said[0]

@@ -7,10 +7,10 @@ import pytest
 from protocols.claims.strength import percent_at_most
 from protocols.plural import at_most
 from protocols.study.several_hospitals import each_seat
-from runtime.officers_file import Asked, Hospital, officers_file
+from runtime.officers_file import Course, Hospital, officers_file
 from tests.harness.studies import deployed_study
 
-ASKED = Asked(released="2031-05-06T07:08:09+00:00", asked=36, answered=25, ended="every query of the pool was asked")
+ASKED = Course(released="2031-05-06T07:08:09+00:00", asked=36, answered=25, ended="every query of the pool was asked")
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ from protocols.levels.hidden_queries.inference.comparison import (
 )
 from protocols.levels.hidden_queries.inference.model import QuantisedModel, Weights, quantised_inputs
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, SEED, InferencePlan, LinearGate, last_reply
-from protocols.levels.hidden_queries.inference.vote import Vote, choosable, chosen, padded
+from protocols.levels.hidden_queries.inference.vote import Vote, choosable, chosen_messages, padded_messages
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes, vote_keys
 from protocols.votes import ABSTAIN
 
@@ -65,7 +65,7 @@ def deal(architecture: Architecture, queries: int, *, source: RandomSource) -> t
         own = drawn(asking, pieces)
         sent += corrections(pieces, secrets, own)
     (choices,), (pads,) = drawn(asking, (plan.vote.index,)), drawn(answering, (plan.vote.pads,))
-    pad = chosen(pads, plan.vote.modulo(choices), np.zeros(plan.vote.pad.shape, dtype=np.uint32))
+    pad = chosen_messages(pads, plan.vote.modulo(choices), np.zeros(plan.vote.pad.shape, dtype=np.uint32))
     first, second = (np.frombuffer(seed, dtype=np.uint8) for seed in seeds)
     return (first, pad), (second, *sent)
 
@@ -156,7 +156,7 @@ class Answerer:
         (moved,) = yield wins, plan.vote.modulo(vote.index(wins, their_wins) + self._rotation)
         zero, no_keyed, *rest = self._zero.arrays()
         messages = choosable(plan.vote, self._rotation, self._keys, np.concatenate([zero, no_keyed[0]]))
-        yield padded(plan.vote, messages, free[-1][-1], plan.vote.modulo(moved)), *rest
+        yield padded_messages(plan.vote, messages, free[-1][-1], plan.vote.modulo(moved)), *rest
 
     def _masked_weights(self, free: list[Arrays]) -> Arrays:
         return tuple(
@@ -261,5 +261,5 @@ def finish(unfinished: Arrays, reply: Arrays) -> CoordinatorShare:
     """The querying party's share, from Querier.unfinished and the last reply. Raises MalformedMessage for a bad one."""
     choice, pad = unfinished
     votes, *rest = received(LAST_REQUEST, reply, last_reply(*pad.shape[1:]))
-    taken = chosen(votes, choice, pad)
+    taken = chosen_messages(votes, choice, pad)
     return CoordinatorShare(taken[:1], taken[None, 1:], *rest)

@@ -152,7 +152,7 @@ def choosable(
     return plus(np.concatenate([votes[None], times(votes, keys[:, None, :, None])]), zero[:, None])
 
 
-def padded(
+def padded_messages(
     gate: VoteGate,
     messages: UInt32[ndarray, "numbers entries queries classes"],
     pads: UInt32[ndarray, "numbers entries queries classes"],
@@ -163,7 +163,7 @@ def padded(
     return plus(messages, np.take_along_axis(pads, at[None, ..., None], axis=1))
 
 
-def chosen(
+def chosen_messages(
     sent: UInt32[ndarray, "numbers entries queries classes"], choice: UInt8[ndarray, " queries"],
     pad: UInt32[ndarray, "numbers queries classes"],
 ) -> UInt32[ndarray, "numbers queries classes"]:  # fmt: skip

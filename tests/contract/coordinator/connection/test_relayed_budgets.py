@@ -11,7 +11,7 @@ from coordinator.commands.group import run_command
 from coordinator.connection import relaying
 from coordinator.connection.relaying import count_receipt, count_request, most_spent
 from coordinator.labelling.study_creation import create_study
-from coordinator.status import families, read_status, study_status
+from coordinator.status import read_status, status_metrics, study_status
 from coordinator.store.store import Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
@@ -157,7 +157,7 @@ def test_status_shows_what_passed_and_whose_ledger_has_the_rest(home, capsys):
                 count_request(ledger, STUDY, seat, request(0, *range(8)))
             receipt(ledger, 0, cost(8, 8) - 1, seat="hospital-0")
         shown = study_status(store, "heart", set())
-        text = exposition(families(read_status(store, now_s=0)), {})
+        text = exposition(status_metrics(read_status(store, now_s=0)), {})
     assert (shown["asked"], shown["batches"]) == (8, 1)
     used = [seat["epsilon_used"] for seat in shown["seats"]]
     assert 0 < used[0] < used[1]

@@ -12,7 +12,7 @@ from party.budget.known_units import KnownUnits
 from party.budget.policy import Policy
 from party.data import load_records
 from party.lifetime import LifetimeCap, _seat_nano, epsilon_reached, position_of, study_cost
-from party.voting.contribution import read_votes
+from party.voting.contribution import read_contribution
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.wire.messages import VoteReply, VoteRequest
 from runtime.exits import Exit
@@ -254,7 +254,7 @@ def ask(place, policy, group):
 
 
 def kept(place, group):
-    return read_votes(place.home.contribution(place.study.digest, f"{SEAT}/{group}"), place.study)
+    return read_contribution(place.home.contribution(place.study.digest, f"{SEAT}/{group}"), place.study)
 
 
 def test_a_patient_who_moved_to_another_group_does_not_vote_again(tmp_path):

@@ -18,7 +18,7 @@ from party.doctor import _studies
 from party.home import PartyHome
 from party.lifetime import LifetimeCap, study_cost
 from party.voting.answering import Answering
-from party.voting.contribution import count_votes_of, read_votes
+from party.voting.contribution import count_votes_of, read_contribution
 from party.voting.judges import judges_of, runs_for
 from protocols.errors import InvalidInput
 from protocols.features.onnx_model import OnnxModel
@@ -115,7 +115,7 @@ def test_approving_says_that_each_record_is_used_once_and_counts_the_votes(place
     spoken = said(place.queries, records.inputs, records.labels, classes=2)
     expected = contribution_sum(place.queries, spoken, None, weight_units=1024, classes=2)
     file = place.home.contribution(place.study.digest, SEAT)
-    np.testing.assert_array_equal(read_votes(file, place.study)[0], expected)
+    np.testing.assert_array_equal(read_contribution(file, place.study)[0], expected)
     assert file.stat().st_mode & 0o077 == 0
 
 
@@ -134,7 +134,7 @@ def test_approving_graded_votes_says_so_and_keeps_sums_of_units_of_bounded_norm(
     units = records.units if unit == "patient" else None
     spoken = said(place.queries, records.inputs, records.labels, classes=2)
     expected = contribution_sum(place.queries, spoken, units, weight_units=1024, classes=2)
-    kept = read_votes(place.home.contribution(place.study.digest, SEAT), place.study)[0]
+    kept = read_contribution(place.home.contribution(place.study.digest, SEAT), place.study)[0]
     np.testing.assert_array_equal(kept, expected)
     assert kept.min() < 0
     assert squared_norms(kept.reshape(1, -1))[0] <= ((30 if unit == "patient" else 60) * 1024) ** 2
@@ -189,7 +189,7 @@ def test_a_count_is_approved_with_its_study_file_alone_and_keeps_each_patient_on
     words = " ".join(capsys.readouterr().out.split())
     assert "once, how many patients have which values of f0, f1, f2, f3, by side" in words
     assert "the counts of each hospital by itself, and of all together" in words
-    kept = read_votes(place.home.contribution(study.digest, SEAT), study)[0] / study.votes.counted(study)
+    kept = read_contribution(place.home.contribution(study.digest, SEAT), study)[0] / study.votes.counted(study)
     columns = [name for name, _ in count_cells(study.terms).rows]
     for column in set(columns):
         assert kept[[name == column for name in columns]].sum() == pytest.approx(30, abs=0.01)
@@ -224,7 +224,7 @@ def test_a_study_that_protects_patients_is_refused_where_none_is_named(tmp_path,
 def test_an_approved_node_answers_once_with_what_was_counted_and_repeats_it(place, capsys):
     place.approve()
     file = place.home.contribution(place.study.digest, SEAT)
-    kept, _ = read_votes(file, place.study)
+    kept, _ = read_contribution(file, place.study)
     with Policy(place.home.settings().policy) as policy:
         answering, _ = place.answering(policy)
         with answering:

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from protocols.crypto.oblivious_transfer import POINT_BYTES, TAG_BYTES
+from protocols.crypto.oblivious_transfer import POINT_BYTES, TRANSFER_TAG_BYTES
 from protocols.errors import ChannelClosed, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.batch_notes import MOST_OPENED, OpenedBatches
@@ -23,7 +23,7 @@ class LeavingAtTheTag:
         self.send = channel.send
 
     def recv(self, limit):
-        if self.evaluated and limit == TAG_BYTES:
+        if self.evaluated and limit == TRANSFER_TAG_BYTES:
             raise ChannelClosed("the coordinator left")
         data = self.channel.recv(limit)
         self.evaluated = self.evaluated or data == b"evaluated"
@@ -42,7 +42,7 @@ class FalseTag:
         return data
 
     def send(self, data):
-        wrong = len(data) == POINT_BYTES + TAG_BYTES and self.evaluated
+        wrong = len(data) == POINT_BYTES + TRANSFER_TAG_BYTES and self.evaluated
         self.channel.send(bytes(data[:-1]) + bytes([data[-1] ^ 1]) if wrong else data)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained, evidence_in, files_of
-from coordinator.release.folder import Released, facts_of
+from coordinator.release.evidence import Charge, KeptFrame, ReleaseEvidence, chained, evidence_in, files_of
+from coordinator.release.folder import ReleasedStudy, facts_of
 from coordinator.release.residuals import read_residuals
 from protocols.crypto.channel import elements, pair
 from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage
@@ -170,7 +170,7 @@ def asked_again(what: str, value: int, folder: Path) -> object:
 
 ENTRIES = (Entry(1, 10**18, "reserved", {"batch": 0}),)
 EVIDENCE = ReleaseEvidence(
-    {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (Kept(0, "h", "settled", b"frame"),)
+    {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (KeptFrame(0, "h", "settled", b"frame"),)
 )
 
 
@@ -214,7 +214,7 @@ STATED = {
 
 def differences(value: object) -> object:
     stated = {**STATED, "differences": {"h": value}}
-    nothing = Released(deployed_study(2), np.array([0]), np.array([ABSTAIN]))
+    nothing = ReleasedStudy(deployed_study(2), np.array([0]), np.array([ABSTAIN]))
     return facts_of(nothing, EVIDENCE, [], (), {"stated_by_the_coordinator": stated})
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from protocols.errors import InvalidInput
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
-from simulations.setup.levels import batch_noise
+from simulations.setup.levels import drawn_noise
 from simulations.stages.label import check_live, label_seed, live_study
 from simulations.stages.stored_votes import CastVotes
 from tests.harness.studies import make_votes
@@ -49,7 +49,7 @@ def test_noise_lifts_unanimous_votes_to_a_threshold_above_their_number(level, me
 
 def test_noise_of_two_servers_is_twice_the_variance_of_one():
     study = study_of("two_server", mechanism="gnmax", sigma=100.0)
-    drawn = batch_noise(study, seed=0)(np.ones(20, dtype=bool)).draw(5000, 6400)
+    drawn = drawn_noise(study, seed=0)(np.ones(20, dtype=bool)).draw(5000, 6400)
     # The sample variance of 5,000 draws is within 10 % (five standard errors) but for 1 in 1,700,000.
     assert drawn.var() == pytest.approx(2 * 6400**2, rel=0.1)
 

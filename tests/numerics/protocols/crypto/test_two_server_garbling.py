@@ -76,7 +76,7 @@ def test_a_negation_and_an_exclusive_or_need_no_table() -> None:
 
 
 def test_tables_are_cut_into_frames_and_put_together_again(monkeypatch) -> None:
-    monkeypatch.setattr(garbling, "FRAME_BYTES", 7 * GATE_BYTES // 2)
+    monkeypatch.setattr(garbling, "_FRAME_BYTES", 7 * GATE_BYTES // 2)
     left, right = both_values(count=23)
     zeros, active, _ = garbled(
         left, right, lambda gates, a, b: gates.conjunction(gates.conjunction(a, b), gates.negation(b)), gates=46

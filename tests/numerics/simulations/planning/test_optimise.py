@@ -22,10 +22,10 @@ from simulations.planning.grid import (
     optimise_each,
 )
 from simulations.planning.objective import OBJECTIVES, information
-from simulations.planning.predict import AssumedVotes, Noise, PilotVotes, Planner, asked_more_than
+from simulations.planning.predict import AssumedVotes, PilotVotes, PlannedNoise, Planner, asked_more_than
 from simulations.setup.experiment import experiment
 from simulations.stages.replay import replay
-from simulations.stages.stored_votes import CastVotes, VoteCounts, read_labels, read_votes
+from simulations.stages.stored_votes import CastVotes, VoteCounts, load_labels, load_votes
 from tests.harness.refusals import refuses
 from tests.harness.studies import make_study as study_with
 from tests.harness.studies import one_stream
@@ -110,19 +110,19 @@ def test_the_number_asked_has_the_law_of_the_schedule(batch, rate):
 @pytest.mark.parametrize(
     ("changes", "noise"),
     [
-        ({}, Noise.of(sigma=8.0, sigma_threshold=20.0, threshold=25.0)),
+        ({}, PlannedNoise.of(sigma=8.0, sigma_threshold=20.0, threshold=25.0)),
         (
             {"budgets": "2:0.5,5:0.5", "weights": "exhaustive", "classes": 10},
-            Noise.of(sigma=7.0, sigma_threshold=9.0, threshold=30.0),
+            PlannedNoise.of(sigma=7.0, sigma_threshold=9.0, threshold=30.0),
         ),
         (
             {"unit": "party", "teachers_per_party": 3, "budgets": "8", "accountant": "gaussian", "queries": 1500},
-            Noise.of(sigma=30.0, sigma_threshold=90.0, threshold=-400.0),
+            PlannedNoise.of(sigma=30.0, sigma_threshold=90.0, threshold=-400.0),
         ),
-        ({"mechanism": "thresholded_gnmax"}, Noise.of(sigma=8.0, threshold=25.0)),
+        ({"mechanism": "thresholded_gnmax"}, PlannedNoise.of(sigma=8.0, threshold=25.0)),
         (
             {"mechanism": "thresholded_gnmax", "budgets": "2:0.5,5:0.5", "weights": "exhaustive", "classes": 10},
-            Noise.of(sigma=11.0, threshold=30.0),
+            PlannedNoise.of(sigma=11.0, threshold=30.0),
         ),
     ],
 )
@@ -156,7 +156,9 @@ def test_the_budgets_that_end_a_study_first_are_those_that_afford_fewest_queries
 def test_no_cell_of_a_brute_force_grid_of_exact_predictions_is_better(small, found):
     best = small.predict(found.chosen.noise)
     for sigma, test, threshold in product((5, 8, 11, 14, 17, 20), (6, 20, 60, 200), (-60, 10, 20, 30, 40)):
-        other = small.predict(Noise.of(sigma=float(sigma), sigma_threshold=float(test), threshold=float(threshold)))
+        other = small.predict(
+            PlannedNoise.of(sigma=float(sigma), sigma_threshold=float(test), threshold=float(threshold))
+        )
         assert other.accuracy < 0.75 or other.value <= best.value * (1 + 1e-9)
 
 
@@ -164,7 +166,9 @@ def test_no_neighbour_and_no_cell_of_a_brute_force_grid_is_better_where_one_draw
     plan, optimum = one_draw
     best = plan.predict(optimum.chosen.noise)
     assert best.accuracy >= 0.75
-    cells = [Noise.of(sigma=float(s), threshold=float(t)) for s in range(5, 24, 2) for t in (-60, *range(5, 41, 5))]
+    cells = [
+        PlannedNoise.of(sigma=float(s), threshold=float(t)) for s in range(5, 24, 2) for t in (-60, *range(5, 41, 5))
+    ]
     for noise in (*neighbours(plan, best.noise, step=0.01), *cells):
         other = plan.predict(noise)
         assert other.accuracy < 0.75 or other.value <= best.value * (1 + GAIN)
@@ -195,7 +199,7 @@ def test_nondominated_points_are_those_of_comparing_all_pairs(points):
 
 def test_a_run_shrinks_its_last_batches_in_as_many_steps_as_the_plan_says(small, found):
     """With everything answered the schedule is certain: the batches of a replay are counted."""
-    noise = Noise.of(sigma=6.0, sigma_threshold=1e6, threshold=-1e8)
+    noise = PlannedNoise.of(sigma=6.0, sigma_threshold=1e6, threshold=-1e8)
     predicted, study = small.predict(noise), small.study(noise, queries=small.pool)
     for cost in batch_costs(study, predicted):
         result = replay(
@@ -230,13 +234,13 @@ def test_the_usual_noise_is_worth_nearly_as_much_as_a_plans(classes, concentrati
 @needs_votes
 @pytest.mark.slow
 def test_on_the_papers_mnist_votes_the_plan_beats_the_papers_noise_and_replays_agree():
-    stored, parties = read_votes(
+    stored, parties = load_votes(
         DATA / "pate_votes/pate2018/mnist_250_teachers.npy", kind=None, classes=None, parties=None
     )
-    truth = read_labels(f"{DATA / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
+    truth = load_labels(f"{DATA / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
     wanted = experiment(parties=parties, budgets="2", weights="uniform", queries=9000, mechanism="confident_gnmax")
     plan = Planner.of(wanted, PilotVotes.of(stored, truth), OBJECTIVES["information"], pool=9000)
-    paper = plan.predict(Noise.of(sigma=40.0, sigma_threshold=150.0, threshold=200.0))
+    paper = plan.predict(PlannedNoise.of(sigma=40.0, sigma_threshold=150.0, threshold=200.0))
     best = optimise(plan, min_accuracy=paper.accuracy).chosen
     assert best.accuracy >= paper.accuracy
     assert best.answered > 1.05 * paper.answered

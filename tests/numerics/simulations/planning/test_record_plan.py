@@ -8,7 +8,7 @@ import pytest
 from protocols.errors import InvalidInput
 from protocols.release.counts import Count
 from simulations.datasets.dataset import Dataset
-from simulations.planning.records import Comparison, Publics, RehearsedTeachers, compare, rehearse, stand_in
+from simulations.planning.records import ForeseenAccuracies, Publics, RehearsedTeachers, compare, rehearse, stand_in
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment
 from tests.harness.refusals import refuses
@@ -153,15 +153,15 @@ def test_a_plan_rehearses_what_a_run_would_do_and_variants_of_cells_that_are_nam
 
 def test_teachers_are_recommended_where_their_student_is_expected_to_be_better():
     base = dict(student=0.7, alone=0.6, pooled=0.9, best=0.9, guessing=0.5, gain=0.1, gain_error=0.01)
-    assert Comparison(**base, teachers=None).votes_by == "record"
-    better = Comparison(**base, teachers=RehearsedTeachers(sigma=4.0, labels=300, student=0.8))
+    assert ForeseenAccuracies(**base, teachers=None).votes_by == "record"
+    better = ForeseenAccuracies(**base, teachers=RehearsedTeachers(sigma=4.0, labels=300, student=0.8))
     assert better.votes_by == "teacher"
     assert better.verdict.startswith("let teachers vote: 300 labels at sigma 4")
-    doubtful = Comparison(**(base | {"gain_error": 0.08}), teachers=None)
+    doubtful = ForeseenAccuracies(**(base | {"gain_error": 0.08}), teachers=None)
     assert doubtful.verdict.startswith("doubtful")
-    worse = Comparison(**(base | {"gain": -0.1}), teachers=None)
+    worse = ForeseenAccuracies(**(base | {"gain": -0.1}), teachers=None)
     assert worse.verdict.startswith("not worth its budget")
-    guessed = Comparison(**(base | {"guessing": 0.7}), teachers=None)
+    guessed = ForeseenAccuracies(**(base | {"guessing": 0.7}), teachers=None)
     assert guessed.verdict.startswith("not worth its budget")
 
 

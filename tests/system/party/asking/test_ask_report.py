@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from party.asking.report import Improvement, ask_figures, cost, fixed_point, page, report_lines
+from party.asking.report import Improvement, ask_figures, asking_page, cost, fixed_point, report_lines
 from protocols.labelling.coordinator import NOT_ASKED, Labelling
 from protocols.labelling.schedule import Stop
 from protocols.plural import at_most
@@ -103,7 +103,7 @@ def figures_of(study=None, improved=IMPROVED, reserved=NONE, **changes):
 
 def test_the_figures_of_the_page_are_those_of_the_json():
     figures = figures_of()
-    found = Parsed(page(figures))
+    found = Parsed(asking_page(figures))
     records = dict(found.tables["Your records"][1:])
     assert [int(value) for value in records.values()] == [8, 4, 3, 1, 4]
     assert found.tables["Labels of each class"][1:] == [[name, str(n)] for name, n in figures["classes"].items()]
@@ -125,7 +125,7 @@ def test_nothing_from_outside_becomes_markup():
     figures = figures_of(improved=replace(IMPROVED, model=HOSTILE), refusals={HOSTILE: HOSTILE})
     figures |= dict.fromkeys(("name", "task", "data_set", "asks", "study"), HOSTILE)
     figures["classes"] = {HOSTILE: 3, "right": 1}
-    html = page(figures)
+    html = asking_page(figures)
     found = Parsed(html)
     assert {tag for tag, _ in found.seen} <= {
         "html", "head", "meta", "title", "style", "body", "header", "p", "h1", "h2", "main", "div", "table", "caption",
@@ -139,7 +139,7 @@ def test_nothing_from_outside_becomes_markup():
 
 
 def test_the_page_loads_nothing_and_says_so_to_the_browser():
-    html = page(figures_of())
+    html = asking_page(figures_of())
     found = Parsed(html)
     policies = [given["content"] for tag, given in found.seen if given.get("http-equiv") == "Content-Security-Policy"]
     assert [policy.split("; ")[0] for policy in policies] == ["default-src 'none'"]
@@ -157,8 +157,8 @@ def test_what_is_reserved_is_not_said_to_be_spent(stop):
     assert used == study.budgets.epsilon_of(np.array([0, 3, 0]) * 10**9).tolist()
     assert [sum(both) for both in zip(used, more, strict=True)] == pytest.approx(study.budgets.epsilon_of(spent))
     said = f"have spent epsilon 0 to {at_most(used[1])} of the 45 that they allow in this study, at delta 1e-05;"
-    for text in ("\n".join(report_lines(figures, None)), "".join(Parsed(page(figures)).texts)):
+    for text in ("\n".join(report_lines(figures, None)), "".join(Parsed(asking_page(figures)).texts)):
         assert f"{said} at most {at_most(more[0])} more is reserved" in text
-    rows = Parsed(page(figures)).tables["What each has spent"]
+    rows = Parsed(asking_page(figures)).tables["What each has spent"]
     assert ["hospital-0", "0", at_most(more[0]), "45", "1e-05"] in rows
     assert "reserved" not in cost(figures_of(study, None, **given))

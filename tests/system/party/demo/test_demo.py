@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from party.commands.group import run_command
-from party.demo.demo import MARK, LocalConsortium, _own_folder
+from party.demo.demo import DEMO_MARK, LocalConsortium, _own_folder
 from party.demo.demo_data import HOSPITALS, demo_data, demo_study
 from party.demo.figures import gain, in_words, verdict_in_words
 from protocols.crypto.identity import fingerprint, phrase, private_key_from_pem
@@ -137,7 +137,7 @@ def test_an_earlier_demo_is_replaced_in_place_unless_it_still_runs(tmp_path):
             pass
     assert said == []
     with _own_folder(tmp_path / "demo", said.append):
-        assert [path.name for path in (tmp_path / "demo").iterdir()] == [MARK]
+        assert [path.name for path in (tmp_path / "demo").iterdir()] == [DEMO_MARK]
     assert len(said) == 1
 
 

@@ -13,8 +13,8 @@ from torch.nn import functional
 from party.teachers import torch_teacher
 from party.teachers.teacher import Shard
 from party.teachers.torch_teacher import (
-    CNN,
-    MLP,
+    TEACHER_CNN,
+    TEACHER_MLP,
     TeacherNetwork,
     TorchKind,
     TorchTeacher,
@@ -36,7 +36,7 @@ def digit_shards(*sizes: int) -> list[Shard]:
 @pytest.mark.parametrize("shape", [(11, 14), (11, 14, 3)], ids=["grey", "colour"])
 def test_the_folded_cnn_is_convolution_batch_norm_max_pool_dense_batch_norm_dense(shape: tuple[int, ...]) -> None:
     generator = np.random.default_rng(0)
-    parameters = CNN.initial(generator, shape, 5)
+    parameters = TEACHER_CNN.initial(generator, shape, 5)
     for name in parameters:  # the identity would hide a swapped scale or shift
         if name.endswith((".scale", ".shift")):
             parameters[name] = torch.from_numpy(generator.uniform(-1, 1, parameters[name].shape)).float()
@@ -51,7 +51,7 @@ def test_the_folded_cnn_is_convolution_batch_norm_max_pool_dense_batch_norm_dens
         values, None, None, parameters["hidden_norm.scale"], parameters["hidden_norm.shift"], training=True
     )
     expected = torch.relu(values) @ parameters["out.weight"] + parameters["out.shift"]
-    torch.testing.assert_close(CNN.logits(parameters, images, None), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(TEACHER_CNN.logits(parameters, images, None), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_cnn_teachers_learn_from_colour_alone() -> None:
@@ -63,7 +63,7 @@ def test_cnn_teachers_learn_from_colour_alone() -> None:
     assert (teacher.predict(images[40:]) == labels[40:]).all()
 
 
-@pytest.mark.parametrize("network", [CNN, MLP], ids=lambda network: network.name)
+@pytest.mark.parametrize("network", [TEACHER_CNN, TEACHER_MLP], ids=lambda network: network.name)
 def test_final_statistics_make_the_training_rows_come_out_as_in_training(network: TeacherNetwork) -> None:
     images = torch.from_numpy(digit_shards(30)[0][0])
     parameters = network.initial(np.random.default_rng(0), (8, 8), 10)
@@ -73,7 +73,7 @@ def test_final_statistics_make_the_training_rows_come_out_as_in_training(network
     torch.testing.assert_close(network.logits(parameters | found, images, None), in_training)
 
 
-@pytest.mark.parametrize("network", [CNN, MLP], ids=lambda network: network.name)
+@pytest.mark.parametrize("network", [TEACHER_CNN, TEACHER_MLP], ids=lambda network: network.name)
 def test_stacked_training_agrees_with_looped_training(network: TeacherNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_teacher, "_FEWEST_STEPS", 20)
     shards, seeds = digit_shards(40, 40, 25, 40), [1, 2, 3, 4]

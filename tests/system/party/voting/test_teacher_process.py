@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from party.party import Party
-from party.voting.trained import load_teachers, read_manifest
+from party.voting.trained import load_teachers, read_teachers_manifest
 from protocols.errors import CannotVote, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ledger.ledger import Ledger
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
@@ -238,7 +238,7 @@ def test_absent_broken_and_foreign_teachers_are_refused(tmp_path):
     assert str(tmp_path) not in str(refused.value)
     assert "nowhere does not exist" in REASONS[-1]
     with refuses(DataUnavailable, "conclave-party train"):
-        read_manifest(tmp_path)
+        read_teachers_manifest(tmp_path)
     folder, study, _ = trained(tmp_path, "logistic_regression")
     with refuses(DataCorrupt, "teachers", "study"):
         load_teachers(folder, study=bytes(32))
@@ -252,7 +252,7 @@ def test_absent_broken_and_foreign_teachers_are_refused(tmp_path):
     for content in (b"[]", b"{", b'{"study": 1}', b"\xff"):
         (folder / "manifest.json").write_bytes(content)
         with refuses(DataCorrupt, "manifest.json"):
-            read_manifest(folder)
+            read_teachers_manifest(folder)
 
 
 @pytest.mark.usefixtures("forked")
@@ -263,7 +263,7 @@ def test_teachers_are_trained_again_when_records_or_kind_change_only(tmp_path):
     assert any("already" in line for line in said)
     assert (folder / "teacher-0000").stat().st_mtime_ns == before
     trained(tmp_path, "random_forest", study=study)
-    assert read_manifest(folder).kind == "random_forest"
+    assert read_teachers_manifest(folder).kind == "random_forest"
 
 
 @pytest.mark.usefixtures("forked")

@@ -6,7 +6,7 @@ import runpy
 import numpy as np
 import pytest
 
-from coordinator.queries import ORDERS
+from coordinator.queries import POOL_ORDERS
 from coordinator.queries.questions import in_order, most_covering
 from protocols.errors import InvalidInput
 from protocols.study.chosen import GIVEN
@@ -20,7 +20,7 @@ NAMED = [GIVEN, "coverage", "centres:4"]
 
 
 def test_every_order_of_the_table_is_tested() -> None:
-    assert {each.partition(":")[0] for each in NAMED} == {GIVEN, *ORDERS.own}
+    assert {each.partition(":")[0] for each in NAMED} == {GIVEN, *POOL_ORDERS.own}
 
 
 @pytest.mark.parametrize("named", NAMED)

@@ -86,7 +86,7 @@ def test_a_kind_that_is_not_installed_is_listed_without_a_score(
     monkeypatch.setattr(choice, "_FOR_ROWS", {"logistic_regression": "numpy", "mlp": "no_such_package"})
     chosen = choose()
     assert chosen.kind == "logistic_regression"
-    assert chosen.scores[1] == choice.Score("mlp", None, None)
+    assert chosen.scores[1] == choice.KindScore("mlp", None, None)
     monkeypatch.setattr(choice, "_FOR_ROWS", {"mlp": "no_such_package"})
     with refuses(InvalidInput, "mlp"):
         choose()

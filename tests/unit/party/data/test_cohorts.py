@@ -83,10 +83,10 @@ def test_whether_somebody_is_in_the_cohort_changes_nobody_elses_teacher(tmp_path
 
 
 def test_nothing_is_written_to_a_database_and_only_a_select_is_sent(sources, tmp_path):
-    from party.data.database import Database
+    from party.data.database import SqlData
 
     path = tmp_path / "a.sqlite"
-    database = Database(f"sqlite:///{write_omop(path, PEOPLE[:4])}")
+    database = SqlData(f"sqlite:///{write_omop(path, PEOPLE[:4])}")
     before = hashlib.sha256(path.read_bytes()).digest()
     for statement in ("DELETE FROM person", "SELECT 1; DELETE FROM person", "", "PRAGMA user_version = 3"):
         with refuses(InvalidInput, "SELECT"):
@@ -96,22 +96,22 @@ def test_nothing_is_written_to_a_database_and_only_a_select_is_sent(sources, tmp
     assert database.rows("SELECT count(*) AS n FROM person;") == (["n"], [(4,)])
     assert hashlib.sha256(path.read_bytes()).digest() == before
     with pytest.raises(DataUnavailable, match="does not exist"):
-        Database(f"sqlite:///{tmp_path / 'none.sqlite'}").rows("SELECT 1")
+        SqlData(f"sqlite:///{tmp_path / 'none.sqlite'}").rows("SELECT 1")
     assert not (tmp_path / "none.sqlite").exists()
 
 
 def test_a_password_is_in_no_message_and_no_representation(tmp_path):
-    from party.data.database import Database
+    from party.data.database import SqlData
 
     url = "postgresql+pg8000://reader:hidden-word@127.0.0.1:1/omop?password=hidden-word"
-    database = Database(url)
+    database = SqlData(url)
     said = [repr(database), database.shown, repr(OmopDatabase(url, tmp_path / "f.toml"))]
     for unreachable in (url, url.replace("postgresql+pg8000", "nosuch")):
         with pytest.raises(ConclaveError) as error:
-            Database(unreachable).rows("SELECT 1")
+            SqlData(unreachable).rows("SELECT 1")
         said.append(str(error.value))
     (tmp_path / "password").write_text("hidden-word\n")
-    kept = Database(url.replace(":hidden-word", "").partition("?")[0], tmp_path / "password")
+    kept = SqlData(url.replace(":hidden-word", "").partition("?")[0], tmp_path / "password")
     with pytest.raises(ConclaveError) as error:
         kept.rows("SELECT 1")
     assert not any("hidden-word" in each for each in (*said, str(error.value), repr(kept)))

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from party.data.mapping import folded, folded_number, folded_patient, joined, places
+from party.data.mapping import first_places, folded, folded_number, folded_patient, places
 from party.data.records import deal_records, key_of
 from protocols.errors import InvalidInput
 from tests.harness.refusals import refuses
@@ -58,7 +58,7 @@ def test_names_that_are_joined_change_no_other_patients_teacher():
     names = [f"p{number // 2}" for number in range(40)]
     before = dealt(names)
     at = places(names, 40)
-    units = joined(at, ["p3" if name == "p7" else name for name in names])
+    units = first_places(at, ["p3" if name == "p7" else name for name in names])
     after = deal_records(at, units, teachers=5, key=KEY)
     others = np.array([name != "p7" for name in names])
     np.testing.assert_array_equal(after[others], before[others])

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from party.teachers.scores import score, wilson
+from party.teachers.scores import score_teacher, wilson
 
 NAMES = ("no", "yes", "rare")
 
@@ -19,7 +19,7 @@ def test_both_intervals_cover_95_percent_of_exact_binomial_outcomes() -> None:
         for second in range(sizes[1] + 1):
             labels = np.repeat([0, 1], sizes)
             right = np.concatenate([np.arange(sizes[0]) < first, np.arange(sizes[1]) < second])
-            low, high = score(np.where(right, labels, 1 - labels), labels, NAMES).balanced_interval
+            low, high = score_teacher(np.where(right, labels, 1 - labels), labels, NAMES).balanced_interval
             mass = np.prod(stats.binom.pmf((first, second), sizes, chances))
             covered += mass * (low <= truth <= high)
     assert 0.93 < accuracy < 0.98

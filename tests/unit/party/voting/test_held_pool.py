@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.labelling.study_creation import read_pool as read_pool_as_operator
-from party.data.queries import check_batch, keep_pool, read_pool
+from party.data.queries import check_batch, keep_pool, read_pool_queries
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study.queries import QueryBatch, pool_digest
 from protocols.study.terms import Feature
@@ -24,7 +24,7 @@ POOL = pool_of(20, 4)
 def test_the_studys_pool_is_kept_and_read_back(tmp_path):
     np.save(tmp_path / "given.npy", POOL.astype(np.float64))
     keep_pool(tmp_path / "given.npy", tmp_path / "pool.npy", TERMS)
-    np.testing.assert_array_equal(read_pool(tmp_path / "pool.npy", TERMS), POOL)
+    np.testing.assert_array_equal(read_pool_queries(tmp_path / "pool.npy", TERMS), POOL)
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,19 @@ def test_a_table_of_the_pool_is_read_by_the_studys_terms_and_kept_as_what_is_ask
     np.testing.assert_array_equal(read_pool_as_operator(tmp_path / "pool.parquet", features=features), pool)
     np.savez(tmp_path / "pool.npz", pool)
     for kind in ("csv", "parquet", "npz"):
-        np.testing.assert_array_equal(read_pool(tmp_path / f"pool.{kind}", terms), pool)
+        np.testing.assert_array_equal(read_pool_queries(tmp_path / f"pool.{kind}", terms), pool)
         keep_pool(tmp_path / f"pool.{kind}", tmp_path / "pool.npy", terms)
         np.testing.assert_array_equal(np.load(tmp_path / "pool.npy"), pool)
     (tmp_path / "pool.csv").write_text("b,a\nyes,0.5\nno,1\nyes,2\n")
     with refuses(InvalidInput, "pool"):
-        read_pool(tmp_path / "pool.csv", terms)
+        read_pool_queries(tmp_path / "pool.csv", terms)
 
 
 @pytest.mark.parametrize("name", ["pool", "pool.CSV.gz"])
 def test_a_pool_of_another_kind_is_refused_with_those_that_there_are(tmp_path, name):
     (tmp_path / name).write_bytes(b"x")
     with refuses(InvalidInput, ".csv", ".jsonl", ".parquet", ".npy", ".npz"):
-        read_pool(tmp_path / name, TERMS)
+        read_pool_queries(tmp_path / name, TERMS)
 
 
 @given(st.binary(max_size=200))
@@ -79,12 +79,12 @@ def test_any_bytes_are_refused_as_a_pool(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("pool") / "pool.npy"
     path.write_bytes(b"\x93NUMPY\x01\x00" + data)
     with refuses(InvalidInput, "allowed"):
-        read_pool(path, TERMS)
+        read_pool_queries(path, TERMS)
 
 
 def test_a_pool_that_is_absent_is_named(tmp_path):
     with pytest.raises(DataUnavailable, match="does not exist"):
-        read_pool(tmp_path / "none.npy", TERMS)
+        read_pool_queries(tmp_path / "none.npy", TERMS)
 
 
 def test_a_query_that_is_not_the_pools_at_its_position_is_refused():

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from party.voting.trained import Manifest, read_manifest, write_teachers
+from party.voting.trained import Manifest, read_teachers_manifest, write_teachers
 from protocols.errors import DataUnavailable, StorageFailed
 from tests.harness.refusals import refuses
 
@@ -29,7 +29,7 @@ def manifest(records):
 def test_teachers_and_their_manifest_are_for_their_owner_alone(tmp_path):
     folder = tmp_path / "teachers" / "seat"
     write_teachers(folder, [Saved(), Saved()], manifest("a"), None)
-    assert read_manifest(folder) == manifest("a")
+    assert read_teachers_manifest(folder) == manifest("a")
     assert sorted(each.name for each in folder.iterdir()) == ["manifest.json", "teacher-0000", "teacher-0001"]
     assert {each.stat().st_mode & 0o077 for each in (folder, *folder.iterdir())} == {0}
 
@@ -39,7 +39,7 @@ def test_a_full_disk_leaves_the_earlier_teachers_whole(tmp_path):
     write_teachers(folder, [Saved(), Saved()], manifest("a"), None)
     with refuses(StorageFailed, "No space left on device"):
         write_teachers(folder, [Saved(), DiskIsFull()], manifest("b"), None)
-    assert read_manifest(folder) == manifest("a")
+    assert read_teachers_manifest(folder) == manifest("a")
     assert [each.name for each in tmp_path.iterdir()] == ["seat"]
     assert (folder / "teacher-0001").read_bytes() == b"t"
 
@@ -49,4 +49,4 @@ def test_a_full_disk_leaves_no_folder_where_there_was_none(tmp_path):
         write_teachers(tmp_path / "seat", [Saved(), DiskIsFull()], manifest("a"), None)
     assert list(tmp_path.iterdir()) == []
     with refuses(DataUnavailable, "teachers"):
-        read_manifest(tmp_path / "seat")
+        read_teachers_manifest(tmp_path / "seat")

@@ -5,13 +5,13 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.crypto.hash_tree import HASH_BYTES, depth, proofs_of, root_from, root_of
+from protocols.crypto.hash_tree import HASH_BYTES, depth, inclusion_proofs, root_from, root_of
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=20), st.data())
 def test_a_proof_gives_the_root_for_its_row_at_its_place_and_for_no_other(rows, data):
     at = data.draw(st.integers(0, len(rows) - 1))
-    proof, root = proofs_of(rows)[at], root_of(rows)
+    proof, root = inclusion_proofs(rows)[at], root_of(rows)
     assert len(proof) == HASH_BYTES * depth(len(rows))
     assert root_from(rows[at], at, proof) == root
     assert root_from(rows[at] + b"x", at, proof) != root

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from protocols.features.linear import UNITS, Linear, Scale
+from protocols.features.linear import MATRIX_UNITS, Linear, Scale
 from protocols.features.stage import MOST_STEPS, STEPS
 from tests.harness.refusals import refuses
 
@@ -23,7 +23,7 @@ def test_the_result_is_that_of_fractions_rounded_once(seed, wide) -> None:
         steps = [max(-MOST_STEPS, min(MOST_STEPS, round(Fraction(float(x)) * STEPS))) for x in record.ravel()]
         for column, offset, value in zip(made.matrix.T, made.offset, found, strict=True):
             exact = sum(s * int(m) for s, m in zip(steps, column, strict=True)) - int(offset)
-            assert value == np.float32(exact / (STEPS * UNITS))
+            assert value == np.float32(exact / (STEPS * MATRIX_UNITS))
 
 
 def test_it_is_the_map_that_was_meant_but_for_rounding() -> None:
@@ -60,7 +60,7 @@ def test_a_scaled_value_is_that_of_fractions_rounded_once(seed, wide) -> None:
             record.ravel(), made.factors, made.offset, made(record[None])[0], strict=True
         ):
             steps = max(-MOST_STEPS, min(MOST_STEPS, round(Fraction(float(value)) * STEPS)))
-            assert found == np.float32((steps * int(factor) - int(offset)) / (STEPS * UNITS))
+            assert found == np.float32((steps * int(factor) - int(offset)) / (STEPS * MATRIX_UNITS))
 
 
 @pytest.mark.parametrize(

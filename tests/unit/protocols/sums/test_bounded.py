@@ -12,14 +12,14 @@ from protocols.crypto.field import P, from_integers, minus, plus
 from protocols.crypto.prg import derived_key, field_elements
 from protocols.crypto.shared_squares import BLOCK, POINTS, Coin
 from protocols.errors import InvalidInput
-from protocols.sums.bounded import Bounded, Counted
+from protocols.sums.bounded import Bounded, CountedCells
 
 FALSE_ALARM = 1e-6
 TRIALS, COINS = 20_000, 20
 NORM = Bounded(3, 2, most=5_000_000, signed=True)
 # Two partitions in which a record fills one cell of each; and one in which it fills two.
-CELLS = Counted(5, 2, partitions=(2, 3), each=1, population=20, step=7)
-NEAREST = Counted(4, 2, partitions=(4,), each=2, population=20, step=7)
+CELLS = CountedCells(5, 2, partitions=(2, 3), each=1, population=20, step=7)
+NEAREST = CountedCells(4, 2, partitions=(4,), each=2, population=20, step=7)
 
 
 def taken(proof, bits, *, seed=bytes(32), change=lambda whole: None):
@@ -209,7 +209,7 @@ def test_what_is_opened_of_two_sums_is_uniform_whatever_they_are() -> None:
 
 def test_counts_and_squares_that_could_wrap_around_are_refused() -> None:
     with pytest.raises(InvalidInput):
-        Counted(2**12, 2, partitions=(2**12,), each=1, population=2**20, step=1)
+        CountedCells(2**12, 2, partitions=(2**12,), each=1, population=2**20, step=1)
     with pytest.raises(InvalidInput):
         Bounded(2**24, 2, most=2**29, signed=True)
 

@@ -5,25 +5,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import MalformedMessage
-from protocols.wire.relay import PIECE_BYTES, RELAYED_BYTES, Joined, passed_back, pieces, read_passed_back
+from protocols.wire.relay import RELAY_PIECE_BYTES, RELAYED_BYTES, Joined, passed_back, pieces, read_passed_back
 from tests.harness.refusals import refuses
 
 
-@pytest.mark.parametrize("size", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES + 7])
+@pytest.mark.parametrize("size", [0, 1, RELAY_PIECE_BYTES - 1, RELAY_PIECE_BYTES, 2 * RELAY_PIECE_BYTES + 7])
 def test_a_frame_comes_together_again_whatever_its_size(size):
     data, joined = bytes(range(256)) * (size // 256) + bytes(size % 256), Joined()
     for piece in pieces(data):
-        assert len(piece) <= PIECE_BYTES
+        assert len(piece) <= RELAY_PIECE_BYTES
         joined.add(piece)
     assert joined.data == data
 
 
 def test_a_frame_that_never_ends_is_refused_once_it_is_too_large():
     joined = Joined()
-    for _ in range(RELAYED_BYTES // PIECE_BYTES):
-        joined.add(bytes(PIECE_BYTES))
+    for _ in range(RELAYED_BYTES // RELAY_PIECE_BYTES):
+        joined.add(bytes(RELAY_PIECE_BYTES))
     with refuses(MalformedMessage, "at most that"):
-        joined.add(b"xx" * PIECE_BYTES)
+        joined.add(b"xx" * RELAY_PIECE_BYTES)
 
 
 @given(st.binary(max_size=300), st.sampled_from(["", "absent", "not_querier"]), st.text(max_size=80))

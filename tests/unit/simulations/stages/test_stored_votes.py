@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from simulations.stages.stored_votes import read_labels, read_votes
+from simulations.stages.stored_votes import load_labels, load_votes
 from tests.harness.refusals import refuses
 
 
@@ -13,7 +13,7 @@ def save(tmp_path, array, name="votes.npy"):
 
 
 def read(path, kind=None, classes=None, parties=None):
-    return read_votes(path, kind=kind, classes=classes, parties=parties)
+    return load_votes(path, kind=kind, classes=classes, parties=parties)
 
 
 def test_float_counts_need_no_kind_and_say_how_many_parties_voted(tmp_path):
@@ -73,15 +73,15 @@ def test_pickled_truncated_and_absent_files_are_told_apart(tmp_path):
 def test_labels_come_from_npy_or_a_key_of_an_archive(tmp_path):
     truth = np.arange(10) % 4
     path = save(tmp_path, truth, "labels.npy")
-    np.testing.assert_array_equal(read_labels(str(path), queries=8, classes=4), truth[:8])
+    np.testing.assert_array_equal(load_labels(str(path), queries=8, classes=4), truth[:8])
     np.savez(tmp_path / "data.npz", y_test=truth.astype(np.uint8), x=np.zeros(3))
-    got = read_labels(f"{tmp_path / 'data.npz'}:y_test", queries=10, classes=4)
+    got = load_labels(f"{tmp_path / 'data.npz'}:y_test", queries=10, classes=4)
     np.testing.assert_array_equal(got, truth)
     with pytest.raises(InvalidInput, match="name one of them"):
-        read_labels(f"{tmp_path / 'data.npz'}:z", queries=3, classes=4)
+        load_labels(f"{tmp_path / 'data.npz'}:z", queries=3, classes=4)
     with refuses(InvalidInput, 10, 11):
-        read_labels(str(path), queries=11, classes=4)
+        load_labels(str(path), queries=11, classes=4)
     with refuses(InvalidInput, "[0, 3]", "[0, 2]"):
-        read_labels(str(path), queries=10, classes=3)
+        load_labels(str(path), queries=10, classes=3)
     with refuses(InvalidInput, "integers, one dimension"):
-        read_labels(str(save(tmp_path, np.zeros((2, 2)), "bad.npy")), queries=1, classes=3)
+        load_labels(str(save(tmp_path, np.zeros((2, 2)), "bad.npy")), queries=1, classes=3)

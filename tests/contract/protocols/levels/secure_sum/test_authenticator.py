@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import MalformedMessage, Refused
 from protocols.levels.secure_sum.wire import (
-    TAG_BYTES,
+    MASK_TAG_BYTES,
     PairwiseAuthenticator,
     direction_keys,
     keys_statement,
@@ -35,7 +35,7 @@ MEMBERS = {name: member(name) for name in NAMES}
 def test_a_tag_convinces_its_receiver_and_nobody_else(statement, pair) -> None:
     sender, receiver = pair
     tag = MEMBERS[sender].tag(receiver, statement)
-    assert len(tag) == TAG_BYTES
+    assert len(tag) == MASK_TAG_BYTES
     convinced = {
         (reader, claimed) for reader in NAMES for claimed in NAMES if MEMBERS[reader].holds(claimed, statement, tag)
     }
@@ -55,7 +55,7 @@ def test_any_flipped_bit_of_tag_or_statement_makes_a_tag_fail(statement, bit) ->
 @given(key=st.binary(min_size=32, max_size=32), bit=st.integers(0, 2**16), statement=st.binary(max_size=80))
 def test_any_flipped_bit_of_a_key_makes_another_tag(key, bit, statement) -> None:
     assert tagged(key, statement) != tagged(flipped(key, bit), statement)
-    assert len(tagged(key, statement)) == TAG_BYTES
+    assert len(tagged(key, statement)) == MASK_TAG_BYTES
 
 
 def flipped(octets, bit):

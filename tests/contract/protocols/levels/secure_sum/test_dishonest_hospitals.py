@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protocols.levels.secure_sum.terms import context_of
-from protocols.levels.secure_sum.wire import NOT_VALID, keys_statement, padded, table_of
+from protocols.levels.secure_sum.wire import NOT_VALID, keys_statement, sized, table_of
 from protocols.wire.messages import StepReply
 from tests.harness.sum_attackers import sealing_garbage
 from tests.harness.summed_world import NAMES, STUDY, World, kind
@@ -16,7 +16,9 @@ def signed(world, context, statement):
     """The attacker's signature of a statement, and its tags for the neighbours."""
     authenticator, place = world.parties[ATTACKER]._ballot._authenticator, NAMES.index(ATTACKER)
     neighbours = [context.members[other] for other in context.graph.neighbours(place).tolist()]
-    return padded(authenticator.sign(statement)), table_of([authenticator.tag(name, statement) for name in neighbours])
+    return sized(authenticator.sign(statement)), table_of(
+        [authenticator.tag(name, statement) for name in neighbours]
+    )
 
 
 def low_order(row):

@@ -14,7 +14,7 @@ from protocols.crypto.masks import MaskSum, agreed
 from protocols.crypto.shamir import reconstruct
 from protocols.errors import MalformedMessage
 from protocols.levels.secure_sum.collecting import collect_keys
-from protocols.levels.secure_sum.dealing import pair_mask_key, scalars, sealing_keys, self_mask_key, unseal
+from protocols.levels.secure_sum.dealing import pair_mask_key, scalars, sealing_keys, self_mask_key, unsealed
 from tests.harness.sum_parties import Member, make_context, verify
 
 CONTEXT = make_context(9, 2, 1, cells=7)
@@ -61,7 +61,7 @@ def read(target, keys, dealt, points):
     for row, other in enumerate(NEIGHBOURS):
         key, _ = sealing_keys(projected(points[row].tobytes()), CONTEXT, own=TARGET, their=other)
         box = sealed[row].tobytes()[-112:]
-        columns.append(scalars(unseal(box, key, CONTEXT, sender=TARGET, receiver=other, blinding=blinding)))
+        columns.append(scalars(unsealed(box, key, CONTEXT, sender=TARGET, receiver=other, blinding=blinding)))
     rows = list(range(CONTEXT.threshold))
     seed, scalar = (
         reconstruct(rows, [columns[row][kind] for row in rows], among=CONTEXT.graph.degree) for kind in range(2)

@@ -6,7 +6,7 @@ import pytest
 from protocols.errors import MalformedMessage, Refused
 from protocols.levels.secure_sum import ballot as party
 from protocols.levels.secure_sum.checking import kept_shares
-from protocols.levels.secure_sum.dealing import seal, unseal
+from protocols.levels.secure_sum.dealing import sealed_to, unsealed
 from protocols.levels.secure_sum.wire import MASK_KEY, NOT_VALID, SEED, VALID
 from tests.harness.refusals import refused_for, refuses
 from tests.harness.sum_parties import Member, Sum, make_context
@@ -160,13 +160,13 @@ def test_sealed_shares_of_another_run_or_receiver_are_not_valid(honest) -> None:
 
 def test_sealed_shares_are_bound_to_batch_sender_receiver_and_dealing_besides_their_key() -> None:
     key, shares, dealing = bytes(range(32)), bytes(range(96)), bytes(32)
-    sealed = seal(shares, key, CONTEXT, sender=1, receiver=2, blinding=dealing)
-    assert unseal(sealed, key, CONTEXT, sender=1, receiver=2, blinding=dealing) == shares
-    assert unseal(sealed, key, CONTEXT, sender=2, receiver=1, blinding=dealing) is None
-    assert unseal(sealed, key, CONTEXT, sender=1, receiver=3, blinding=dealing) is None
-    assert unseal(sealed, key, CONTEXT, sender=1, receiver=2, blinding=bytes([1]) * 32) is None
-    assert unseal(sealed, key, make_context(12, 2, 1, batch=2), sender=1, receiver=2, blinding=dealing) is None
-    assert unseal(sealed, key, make_context(12, 2, 1, run=b"2"), sender=1, receiver=2, blinding=dealing) is None
+    sealed = sealed_to(shares, key, CONTEXT, sender=1, receiver=2, blinding=dealing)
+    assert unsealed(sealed, key, CONTEXT, sender=1, receiver=2, blinding=dealing) == shares
+    assert unsealed(sealed, key, CONTEXT, sender=2, receiver=1, blinding=dealing) is None
+    assert unsealed(sealed, key, CONTEXT, sender=1, receiver=3, blinding=dealing) is None
+    assert unsealed(sealed, key, CONTEXT, sender=1, receiver=2, blinding=bytes([1]) * 32) is None
+    assert unsealed(sealed, key, make_context(12, 2, 1, batch=2), sender=1, receiver=2, blinding=dealing) is None
+    assert unsealed(sealed, key, make_context(12, 2, 1, run=b"2"), sender=1, receiver=2, blinding=dealing) is None
 
 
 def test_no_key_seals_two_dealings_and_no_blinding_serves_two(honest) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from protocols.crypto.channel import pair
 from protocols.crypto.garbling import GATE_BYTES, conjunctions_a_query
-from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, POINT_BYTES, TAG_BYTES, CorrelatedSender
+from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, POINT_BYTES, TRANSFER_TAG_BYTES, CorrelatedSender
 from protocols.errors import ChannelClosed, MalformedMessage, Refused
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
 from tests.harness import label_attacks as attacks
@@ -25,7 +25,7 @@ SERVERS = ("coordinator", "guardian")
 # The sizes of messages that attackers change.
 MATRIX = CorrelatedSender.message_bytes(31 * CLASSES * QUERIES)
 MASKS = -(-3 * QUERIES // 8)
-QUESTION, ANSWER = MASKS + POINT_BYTES, POINT_BYTES + TAG_BYTES
+QUESTION, ANSWER = MASKS + POINT_BYTES, POINT_BYTES + TRANSFER_TAG_BYTES
 
 
 def attacked(attacker, *, evaluates=None, seed=1, masked=False, **changed):
@@ -136,7 +136,7 @@ def test_a_server_that_claims_other_labels_than_it_evaluated_is_noticed(attacker
     [
         # The guardian's first message of the size of its answer holds a digest and a point.
         ("guardian", {"size": ANSWER, "number": 1, "at": POINT_BYTES + 3}),
-        ("coordinator", {"size": TAG_BYTES, "at": 3}),
+        ("coordinator", {"size": TRANSFER_TAG_BYTES, "at": 3}),
     ],
 )
 def test_a_server_that_lies_in_the_test_of_equality_is_noticed(attacker, changed) -> None:

@@ -142,7 +142,7 @@ def test_wins_that_fit_one_class_alone_tell_nothing_of_a_vote(guess) -> None:
 
 
 def test_a_share_that_it_moves_afterwards_is_refused_whatever_the_vote(monkeypatch) -> None:
-    real = computing.chosen
+    real = computing.chosen_messages
     added = np.array([1, 0, 0], dtype=np.uint32)
-    monkeypatch.setattr(computing, "chosen", lambda *given: plus(real(*given), added * given[2].any()))
+    monkeypatch.setattr(computing, "chosen_messages", lambda *given: plus(real(*given), added * given[2].any()))
     assert accepted(lambda name, sent: sent) == [False] * 3
