@@ -68,6 +68,7 @@ SHOWN = {
     "coordinator.students.trained.Trained.seed": "of the student, published with it",
     "coordinator.students.torch_student.RowChange.noise": "a setting of the student",
     "coordinator.students.torch_student.StudentNetwork.logits": "a function",
+    "coordinator.students.label_spreading._Graph.rows": "of the public pool",
     "coordinator.students.propagation.PropagationKind.rows": "a function",
     "party.demo.demo_data.DemoData.label": _NAME,
     "party.asking.report.Improvement.model": _NAME,
