@@ -101,6 +101,17 @@ def test_flags_without_effect_are_refused_before_a_file_is_written(tmp_path, cap
     assert not (tmp_path / "queries.npz").exists()
 
 
+@pytest.mark.parametrize(("epsilon", "flags", "twice"), [
+    (20.0, [], True), (20.0, ["--no-residuals"], False), (0.1, [], False), (0.1, ["--residuals"], True),
+])  # fmt: skip
+def test_a_large_budget_for_a_small_pool_has_units_asked_twice_unless_it_is_said(tmp_path, epsilon, flags, twice):
+    write_pool(tmp_path / "pool.npy", POOL)
+    whole, file = tmp_path / "whole.toml", study_file(tmp_path, draft(epsilon=epsilon))
+    command = ["study", "queries", str(file), "--pool", str(tmp_path / "pool.npy"), "--complete", str(whole)]
+    assert run_command([*command, "--out", str(tmp_path / "queries.npz"), *flags]) == 0
+    assert read_deployed(whole).votes.residuals == twice
+
+
 def test_the_operator_is_warned_of_noise_that_hides_the_votes(tmp_path, capsys):
     home = make_home(tmp_path)
     file, pool = study_file(tmp_path, draft(epsilon=0.02), "draft.toml"), tmp_path / "pool.npy"
