@@ -1,13 +1,9 @@
 """Leave-one-out retraining on real digits (scikit-learn's, no file)."""
 
-import mpmath
 import numpy as np
 import pytest
 
-from benchmarks import typical_case as module
-from benchmarks.typical_case import draw, retrain, retraining
-from party.teachers import teacher_kind
-from protocols.bounds.label_only import ORDERS
+from benchmarks.typical_case import retraining
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.noise import simulated
@@ -120,61 +116,6 @@ def test_the_result_is_private_and_has_one_row_for_each_party(case, report):
         assert 0 < row.epsilon_proved <= row.epsilon_guaranteed
         assert (row.moved_share == 0) == (row.top_share == 0)
         assert 0 <= row.top_share <= 1
-
-
-def test_the_divergence_of_one_retraining_agrees_with_mpmath(case, monkeypatch):
-    """The whole way from votes to x: every moved query by a plain trapezoid rule at 20 digits."""
-    asked = np.flatnonzero(case.result.labelling.labels != -2)
-    drawn = draw(case.shards, 0, 30, "federation", seed=5)
-    kind = teacher_kind("logistic_regression")
-    cast = retrain(kind, case.dataset, case.shards, 0, drawn, case.votes, asked, seed=0, on_done=lambda _: None)
-    old = case.votes[0, 0, asked]
-    number = int(np.flatnonzero((cast != old).any(axis=1))[0])
-    seen = []
-    monkeypatch.setattr(module, "draw", lambda *_: [drawn[number]] * 2)
-    monkeypatch.setattr(module, "bayesian_cost", keeping(seen, module.bayesian_cost))
-    case.retraining(parties=[0])
-    orders = [int(np.flatnonzero(ORDERS == order)[0]) for order in (1.05, 2.0, 1024.0)]
-    x = seen[0].for_research()[:, orders]
-    np.testing.assert_array_equal(x[0], x[1])
-    weights, study = case.study.weights, case.study
-
-    def law(counts):
-        n = [mpmath.mpf(float(count)) / mpmath.mpf(study.mechanism.sigma) for count in counts]
-        steps = [min(n) - 10 + mpmath.mpf(i) / 5 for i in range(int(5 * (max(n) - min(n) + 20)))]
-        below = {count: [mpmath.ncdf(t - count) for t in steps] for count in set(n)}
-        every = [mpmath.fprod(column) for column in zip(*(below[count] for count in n), strict=True)]
-        density = {
-            count: [mpmath.npdf(t - count) / 5 / one for t, one in zip(steps, below[count], strict=True)]
-            for count in below
-        }
-        above = mpmath.mpf(float(max(counts))) - mpmath.mpf(study.mechanism.threshold)
-        p = mpmath.ncdf(above / study.mechanism.sigma_threshold)
-        return [1 - p] + [p * mpmath.fdot(density[count], every) for count in n]
-
-    expected = np.zeros((2, 3))
-    with mpmath.workdps(20):
-        for q in np.flatnonzero(cast[number] != old):
-            everyone = case.votes[:, 0, asked[q]]
-            before = np.array([weights[everyone == c].sum() for c in range(10)])
-            after = before.copy()
-            after[old[q]] -= weights[0]
-            after[cast[number][q]] += weights[0]
-            pair = [law(before), law(after)]
-            for side, (first, second) in enumerate((pair, pair[::-1])):
-                for i, order in enumerate((1.05, 2.0, 1024.0)):
-                    a = mpmath.mpf(order)
-                    moment = mpmath.fsum(f**a * s ** (1 - a) for f, s in zip(first, second, strict=True))
-                    expected[side, i] += float(mpmath.log(moment))
-    np.testing.assert_allclose(x[0], expected.max(axis=0), rtol=1e-9)
-
-
-def keeping(seen, function):
-    def kept(samples, *args, **named):
-        seen.append(samples)
-        return function(samples, *args, **named)
-
-    return kept
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,7 @@ from simulations.baselines import METHODS
 from simulations.baselines.table import markdown, means
 from simulations.groups import FEWEST
 from simulations.membership.attack import advantage_ceiling, area_ceiling, true_positive_ceiling
-from simulations.planning.objective import OBJECTIVES
 from simulations.planning.plan import make_plan
-from simulations.planning.predict import AssumedVotes, Planner
 from simulations.results.text import MARK
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import PAGES, ROOT
@@ -185,35 +183,6 @@ def test_how_often_a_confidence_of_a_typical_case_fails_is_exact() -> None:
                     break
                 fails += binom.pmf(rare, size, share)
             assert text == f"{fails:.{len(text.partition('.')[2])}f}"
-
-
-def test_what_the_default_noise_gains_on_planned_votes_is_what_a_plan_says() -> None:
-    """Each ensemble with the mean accuracy and the concentration that choose-noise.md fits to it."""
-    fitted = {name: (float(mean), float(spread)) for name, mean, spread in rows_below(
-        "../how-to/choose-noise.md", "| ensemble | mean accuracy | concentration |"
-    )}  # fmt: skip
-    rows = rows_below(
-        "../decisions/0053-usual-noise-is-a-closed-form.md",
-        "| ensemble | Confident-GNMax: labels, accuracy | one draw: gain in labels, in accuracy |",
-    )
-    assert len(rows) == 5
-    for name, usual, gain in rows:
-        mean, spread = next(given for long, given in fitted.items() if long.startswith(name))
-        voters = int(re.findall(r"\d+ (?:teachers|parties)", name)[0].split()[0])
-        classes = 2 if name.startswith(("Adult", "`breast_cancer`")) else 10
-        votes = AssumedVotes(classes=classes, accuracy=mean, concentration=spread)
-        found = []
-        for mechanism in ("confident_gnmax", "thresholded_gnmax"):
-            settings = experiment(
-                parties=voters, budgets="2" if voters == 250 else "4", weights="uniform", mechanism=mechanism,
-                classes=classes,
-            )  # fmt: skip
-            planner = Planner.of(settings, votes, OBJECTIVES["labels"], pool=10_000)
-            found.append(planner.predict(planner.usual_noise()))
-        confident, one = found
-        assert usual == f"{confident.answered:.1f}, {confident.accuracy:.3f}", name
-        more = 100 * (one.answered / confident.answered - 1)
-        assert gain == f"{more:.0f} %, {one.accuracy - confident.accuracy:+.3f}", name
 
 
 def test_what_exact_composition_affords_is_what_a_plan_says() -> None:
