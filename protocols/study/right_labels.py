@@ -40,13 +40,13 @@ def most_right(study: Study, agreement: float) -> float:
 
     agreement: in [1/classes, 1]. Independent of budgets; teachers' votes only.
     """
-    right, answered = _outcome(study, agreement)
+    right, answered = outcome(study, agreement)
     return right / answered if answered > 0 else 0.0
 
 
 def answered_by_noise(study: Study) -> float:
     """The probability that a query is answered if its votes are spread evenly over all classes: by noise alone."""
-    return _outcome(study, 1 / study.classes)[1]
+    return outcome(study, 1 / study.classes)[1]
 
 
 def needed_agreement(study: Study) -> float | None:
@@ -120,8 +120,9 @@ def seldom_named(probabilities: Float64[ndarray, "pool classes"], names: Sequenc
     ]
 
 
-def _outcome(study: Study, agreement: float) -> tuple[float, float]:
-    """The probabilities that the plurality is released, and that any label is."""
+def outcome(study: Study, agreement: float) -> tuple[float, float]:
+    """The probabilities that the plurality is released, and that any label is, where it has a share `agreement` of all
+    votes and the others are spread evenly."""
     mechanism, votes, others = study.mechanism, study.nominal_weight, study.classes - 1
     counts = np.array([agreement * votes, (1 - agreement) * votes / others])
     # More noise than is accounted for is the same as counts that are nearer to the threshold, and to each other.

@@ -308,7 +308,7 @@ def _record_document(
         "student": compared.student,
         "alone": compared.alone,
         "gain": compared.gain,
-        "gain_error": compared.gain_error,
+        "gain_interval": list(compared.interval),
         "pooled": compared.pooled,
         "best": compared.best,
         "guessing": compared.guessing,

@@ -22,9 +22,10 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import Mechanism, check_view
 from protocols.study.record_study import ANY_SIGNED
 from protocols.study.released_noise import little_released, thin_queries
-from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement
+from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement, outcome
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from simulations.planning.objective import default_concentration
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.results.text import command
@@ -36,7 +37,7 @@ from simulations.setup.experiment import (
     make_study,
     population_of,
 )
-from simulations.setup.partition import ClassSkew, LabelSkew, parse_partition
+from simulations.setup.partition import ClassSkew, Iid, LabelSkew, parse_partition
 from simulations.stages.inputs import DatasetInputs, Inputs
 from simulations.stages.vote_source import record_study_of
 
@@ -48,6 +49,8 @@ _LEAST_NOISE, _NEAR_NOISE = 0.02, 1.02
 # over the rows of docs/explanation/right-labels.md.
 _ODDS, _POWER = 0.64, 0.65
 _QUANTILES = 500
+# Of the law by which queries differ in difficulty.
+_DIFFICULTIES = 40
 # Fewer labels of each class than this teach a student little, whatever their price.
 _LABELS_A_CLASS = 10
 
@@ -86,6 +89,23 @@ def expected_agreement(partition: str, sizes: Sequence[float], *, classes: int) 
     odds = _ODDS * (distinct[:, None] * shares) ** _POWER
     named = (odds + shares) / (1 + odds)
     return max(1 / classes, float(times @ (named @ weights) / times.sum()))
+
+
+def expected_right(study: Study, partition: str, agreement: float) -> float:
+    """The share of the released labels that are expected to be right, where a vote is right with the probability
+    `agreement` in the mean, which varies over queries by the law that `plan --optimise` assumes.
+
+    Unlike `most_right` it is no bound, and counts a label that most votes name as wrong where these are wrong. 1 where
+    records are not spread evenly, of which that law was not measured, and for stored votes.
+    """
+    if agreement == 1.0 or not isinstance(parse_partition(partition), Iid):
+        return 1.0
+    concentration, even = default_concentration(study.classes), 1 / study.classes
+    middle = (np.arange(_DIFFICULTIES) + 0.5) / _DIFFICULTIES
+    shares = scipy.special.betaincinv(concentration * agreement, concentration * (1 - agreement), middle)
+    found = np.array([outcome(study, share) for share in np.maximum(shares, even).tolist()])
+    answered = found[:, 1].sum()
+    return float(found[shares > even, 0].sum() / answered) if answered > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -141,7 +161,9 @@ def usual_votes(given: Experiment, inputs: Inputs) -> Experiment:
     """
     plan = _plan(inputs.settings, inputs)
     if plan is not None and afforded(inputs.settings, inputs) >= _enough(inputs):
-        if most_right(plan.study, agreement_of(inputs.settings, inputs)) >= LEAST_RIGHT:
+        agreement = agreement_of(inputs.settings, inputs)
+        likely = expected_right(plan.study, given.partition, agreement)
+        if min(most_right(plan.study, agreement), likely) >= LEAST_RIGHT:
             return given
     records = _records(given, inputs)
     return given if records is None or records.worth < inputs.queries else records.settings
@@ -363,16 +385,17 @@ def _large_delta(study: Study, inputs: Inputs) -> str | None:
 
 
 def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:
-    """A warning where at most LEAST_RIGHT of the released labels can be the plurality, with a remedy; else None.
+    """A warning where at most LEAST_RIGHT of the released labels can be the plurality, or are expected to be right,
+    with a remedy; else None.
 
     given: the settings as somebody chose them, of which the remedy's command is made.
     """
     if study.labelled.names:  # the votes that are expected to agree are on classes
         return None
     agreement = agreement_of(inputs.settings, inputs)
-    right = most_right(study, agreement)
+    right, likely = most_right(study, agreement), expected_right(study, inputs.settings.partition, agreement)
     if right >= LEAST_RIGHT:
-        return None
+        return None if likely >= LEAST_RIGHT else _votes_wrong(given, inputs, agreement, likely)
     needed = needed_agreement(study)
     expected = f"about {100 * agreement:.0f} % of the votes are expected to agree, by the records of each party"
     if agreement == 1.0:
@@ -386,13 +409,24 @@ def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:
     return "\n".join([*lines, _remedy(study, given, inputs, agreement)])
 
 
+def _votes_wrong(given: Experiment, inputs: Inputs, agreement: float, likely: float) -> str:
+    said = (
+        f"many labels will be wrong: about {100 * agreement:.0f} % of the votes are expected to be right, by the "
+        f"records of each party, on some queries fewer than half: so are {100 * likely:.0f} % of the released labels"
+    )
+    records = _records(given, inputs)
+    return said if records is None else f"{said}\nremedy: {records.line(inputs)}"
+
+
 def _remedy(study: Study, given: Experiment, inputs: Inputs, agreement: float) -> str:
     """The most noise with which enough labels can be right, and what that affords, or costs."""
     if given.individualization == "upsampling":
         return "less noise and larger budgets help"
 
     def enough(factor: float) -> bool:
-        return most_right(_with_noise(study, inputs.settings, factor), agreement) >= LEAST_RIGHT
+        less = _with_noise(study, inputs.settings, factor)
+        likely = expected_right(less, inputs.settings.partition, agreement)
+        return min(most_right(less, agreement), likely) >= LEAST_RIGHT
 
     low, high = _LEAST_NOISE, 1.0
     if not enough(low):

@@ -400,8 +400,10 @@ _MOST_MODELS = 12
 _MOST_ROWS, _MOST_FEATURES = 10_000, 100
 # Noise that is tried where teachers vote, as shares of the number of hospitals.
 _NOISES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-# What a study must gain to be clearly worth its budget, in standard errors of the difference.
-_CLEARLY = 2.0
+# A gain lies within so many standard deviations of the expected one in 95 of 100 studies; and the part of these that
+# stand-ins do not show: the root mean square error of twelve studies (docs/explanation/plans-and-runs.md).
+_DEVIATIONS = 1.96
+_MISFIT = 0.03
 
 
 @dataclass(frozen=True)
@@ -418,8 +420,8 @@ class ForeseenAccuracies:
     """Expected accuracies on the stand-in tasks.
 
     student: of the labels of record votes; alone: one hospital's own model, in the mean; pooled: of all records without
-    privacy; best: the best possible model; guessing: the most frequent class; gain: student - alone, with its
-    standard error; teachers: None where no study of teachers can be made.
+    privacy; best: the best possible model; guessing: the most frequent class; gain: student - alone; spread: its
+    standard deviation over stand-ins; teachers: None where no study of teachers can be made.
     """
 
     student: float
@@ -428,13 +430,19 @@ class ForeseenAccuracies:
     best: float
     guessing: float
     gain: float
-    gain_error: float
+    spread: float
     teachers: RehearsedTeachers | None
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """The gain of a run is expected in between, 95 times of 100."""
+        within = _DEVIATIONS * float(np.hypot(self.spread, _MISFIT))
+        return self.gain - within, self.gain + within
+
+    @property
     def worth(self) -> bool:
-        """Whether the student is expected to be better than one hospital's own model, and than guessing."""
-        return self.gain > 0 and self.student > self.guessing
+        """Whether the student is surely better than one hospital's own model, by `interval`, and than guessing."""
+        return self.interval[0] > 0 and self.student > self.guessing
 
     @property
     def votes_by(self) -> str:
@@ -449,16 +457,17 @@ class ForeseenAccuracies:
     @property
     def verdict(self) -> str:
         """The recommendation in one sentence."""
-        margin = f"{self.gain:+.3f} ± {self.gain_error:.3f} beside one hospital's own model"
+        low, high = self.interval
+        margin = f"{self.gain:+.3f} beside one hospital's own model (95 %: {low:+.3f} to {high:+.3f})"
         if (teachers := self.better) is not None:
             return (
                 f"let teachers vote: {teachers.labels} labels at sigma {teachers.sigma:g} are expected to "
                 f"give a student of {teachers.student:.3f}, record votes one of {self.student:.3f}"
             )
-        if self.student <= self.guessing or self.gain <= -_CLEARLY * self.gain_error:
+        if self.student <= self.guessing or high < 0:
             return f"not worth its budget: the student is expected at {margin}"
-        if self.gain < _CLEARLY * self.gain_error:
-            return f"doubtful: the student of record votes is expected at {margin}, which may be chance"
+        if low <= 0:
+            return f"about as good as one hospital alone: the student is expected at {margin}"
         return f"let records vote: the student is expected at {margin}"
 
 
@@ -481,7 +490,7 @@ def compare(settings: Experiment, publics: Publics, rehearsed: Rehearsed) -> For
         best=float(np.mean([task.best for task in rehearsed.tasks])),
         guessing=float(np.mean([task.guessing for task in rehearsed.tasks])),
         gain=float(gains.mean()),
-        gain_error=float(gains.std(ddof=1) / np.sqrt(len(gains))),
+        spread=float(gains.std(ddof=1)),
         teachers=_teachers(settings, publics, rehearsed, features, votes),
     )
 

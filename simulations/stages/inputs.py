@@ -53,7 +53,7 @@ from simulations.setup.experiment import (
 from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array
-from simulations.stages.stored_votes import StoredVotes, VoteCounts, load_labels, load_votes
+from simulations.stages.stored_votes import StoredVotes, VoteCounts, load_labels, load_votes, transposed
 from simulations.stages.students import check_student_kind
 
 
@@ -319,7 +319,10 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     """
     check_student_kind(settings.student)
     if settings.votes is not None:
-        return vote_file_inputs(settings, Path(settings.votes))
+        of_votes = vote_file_inputs(settings, Path(settings.votes))
+        if (doubt := transposed(of_votes.stored)) is not None:
+            reporter.warn(f"not for release: {doubt}")
+        return of_votes
     _check_training(settings)
     _OF_VOTERS[settings.votes_by].check_terms(settings)
     check_engine(host.engine)

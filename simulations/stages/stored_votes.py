@@ -94,6 +94,31 @@ class CastVotes:
         return self._groups[key]
 
 
+# By how much the votes of one row must agree more than those on one query, and the fewest of both.
+_CLEARLY_MORE, _FEWEST = 0.05, 10
+
+
+def transposed(stored: StoredVotes) -> str | None:
+    """A question, by the votes alone and so not for release, whether rows are queries; None where nothing says so.
+
+    Parties mostly agree on a query, and name several classes over all of them.
+    """
+    if isinstance(stored, VoteCounts) or min(stored.votes.shape[0], stored.votes.shape[2]) < _FEWEST:
+        return None
+
+    def agreement(votes: Integer[ndarray, "parties teachers queries"]) -> float:
+        counts = count_votes(votes, np.ones(len(votes)), classes=stored.classes)
+        return float((counts.max(axis=1) / np.maximum(counts.sum(axis=1), 1)).mean())
+
+    column, row = agreement(stored.votes), agreement(stored.votes.transpose(2, 1, 0))
+    if row < column + _CLEARLY_MORE:
+        return None
+    return (
+        f"a party's own votes are {100 * row:.0f} % of one class, and the votes on a query {100 * column:.0f} %: rows "
+        "are parties, so the array may be transposed, or parties know few classes"
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class VoteCounts:
     """Only the unweighted histogram: votes for each class, each row summing to the number of voters."""

@@ -129,7 +129,7 @@ def test_more_budget_gives_better_labels_and_with_much_they_are_nearly_the_best_
 
 
 def test_a_study_of_small_hospitals_is_recommended_or_not_by_its_budget():
-    fair = compare(*planned(budgets="4", parties=30))
+    fair = compare(*planned(budgets="4", parties=75))
     assert fair.votes_by == "record"
     assert fair.worth
     assert fair.guessing < fair.alone < fair.pooled <= fair.best + 0.01
@@ -152,13 +152,14 @@ def test_a_plan_rehearses_what_a_run_would_do_and_variants_of_cells_that_are_nam
 
 
 def test_teachers_are_recommended_where_their_student_is_expected_to_be_better():
-    base = dict(student=0.7, alone=0.6, pooled=0.9, best=0.9, guessing=0.5, gain=0.1, gain_error=0.01)
+    base = dict(student=0.7, alone=0.6, pooled=0.9, best=0.9, guessing=0.5, gain=0.1, spread=0.01)
     assert ForeseenAccuracies(**base, teachers=None).votes_by == "record"
     better = ForeseenAccuracies(**base, teachers=RehearsedTeachers(sigma=4.0, labels=300, student=0.8))
     assert better.votes_by == "teacher"
     assert better.verdict.startswith("let teachers vote: 300 labels at sigma 4")
-    doubtful = ForeseenAccuracies(**(base | {"gain_error": 0.08}), teachers=None)
-    assert doubtful.verdict.startswith("doubtful")
+    doubtful = ForeseenAccuracies(**(base | {"spread": 0.08}), teachers=None)
+    assert doubtful.verdict.startswith("about as good")
+    assert not doubtful.worth
     worse = ForeseenAccuracies(**(base | {"gain": -0.1}), teachers=None)
     assert worse.verdict.startswith("not worth its budget")
     guessed = ForeseenAccuracies(**(base | {"guessing": 0.7}), teachers=None)

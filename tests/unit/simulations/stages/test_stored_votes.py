@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from simulations.stages.stored_votes import load_labels, load_votes
+from simulations.stages.stored_votes import load_labels, load_votes, transposed
 from tests.harness.refusals import refuses
 
 
@@ -51,6 +51,15 @@ def test_class_ids_are_read_with_and_without_teachers(tmp_path):
 def test_votes_of_the_wrong_shape_dtype_or_value_are_refused(tmp_path, array, kind, classes, parties, reason):
     with pytest.raises(InvalidInput, match=reason):
         read(save(tmp_path, array), kind=kind, classes=classes, parties=parties)
+
+
+def test_transposed_votes_are_asked_about_and_votes_that_agree_on_queries_are_not(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 5, 40)
+    ids = np.where(rng.random((30, 40)) < 0.6, truth, rng.integers(0, 5, (30, 40)))
+    assert transposed(read(save(tmp_path, ids), kind="ids")[0]) is None
+    assert "transposed" in transposed(read(save(tmp_path, ids.T), kind="ids")[0])
+    assert transposed(read(save(tmp_path, ids.T[:9]), kind="ids")[0]) is None
 
 
 def test_pickled_truncated_and_absent_files_are_told_apart(tmp_path):
