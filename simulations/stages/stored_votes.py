@@ -190,7 +190,7 @@ def load_votes(path: Path, *, kind: str | None, classes: int | None, parties: in
 
 
 def stored_votes(array: ndarray, *, kind: str, classes: int | None, called: str) -> tuple[StoredVotes, int]:
-    """The votes in an array, checked, and the number of parties that cast them; the arguments are as in read_votes.
+    """The votes in an array, checked, and the number of parties that cast them; the arguments are as in load_votes.
 
     called: the array's name in messages. Raises InvalidInput.
     """
