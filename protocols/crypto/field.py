@@ -19,6 +19,7 @@ BITS = 31
 P = 2**BITS - 1
 
 _P = np.uint64(P)
+_P32 = np.uint32(P)
 _SHIFT = np.uint64(BITS)
 _HALF = np.uint32(16)
 _LOW = np.uint32(0xFFFF)
@@ -28,10 +29,19 @@ _MOST_TERMS = 64
 
 def reduced(words: UInt64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]:
     """Any 64-bit words modulo p."""
-    folded = (words & _P) + (words >> _SHIFT)
-    folded = (folded & _P) + (folded >> _SHIFT)
-    folded -= np.where(folded >= _P, _P, np.uint64(0))
-    return folded.astype(np.uint32)
+    return _below_p(folded(folded(words)).astype(np.uint32))
+
+
+def folded(words: UInt64[ndarray, "*shape"]) -> UInt64[ndarray, "*shape"]:
+    """Numbers below 2^34 that are the same modulo p: the upper bits are added to the lower 31."""
+    low = words & _P
+    low += words >> _SHIFT
+    return low
+
+
+def _below_p(found: UInt32[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]:
+    """Numbers below 2 p modulo p: below p, subtracting wraps to a number that is larger."""
+    return np.minimum(found, np.subtract(found, _P32))
 
 
 def from_integers(values: Int64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]:
@@ -47,18 +57,22 @@ def to_integers(values: UInt32[ndarray, "*shape"]) -> Int64[ndarray, "*shape"]:
 
 def plus(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
     """left + right; both broadcast."""
-    total = left + right
-    return np.where(total >= P, total - np.uint32(P), total)
+    return _below_p(left + right)
 
 
 def minus(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
     """left - right; both broadcast."""
-    return np.where(left >= right, left - right, left + np.uint32(P) - right)
+    found = np.subtract(left, right)
+    return np.minimum(found, np.add(found, _P32))
 
 
 def times(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
     """left * right; both broadcast."""
-    return reduced(np.asarray(left.astype(np.uint64) * right))
+    words = np.asarray(left.astype(np.uint64) * right)
+    low = words.astype(np.uint32) & _P32
+    words >>= _SHIFT
+    # A product of two numbers below p is below p^2, and so the sum below 2 p.
+    return _below_p(low + words.astype(np.uint32))
 
 
 def matrix_product(
@@ -72,8 +86,7 @@ def matrix_product(
         low = ((rows & _LOW).astype(np.float64) @ columns).astype(np.uint64)
         high = ((rows >> _HALF).astype(np.float64) @ columns).astype(np.uint64)
         # Folded once, high is below 2^32, so that it may be shifted; and so is the total, which then stays below 2^55.
-        high = (high & _P) + (high >> _SHIFT)
-        total = (total & _P) + (total >> _SHIFT) + low + (high << _HALF.astype(np.uint64))
+        total = folded(total) + low + (folded(high) << _HALF.astype(np.uint64))
     return reduced(total)
 
 

@@ -57,7 +57,7 @@ from jaxtyping import Bool, UInt32, UInt64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel, elements, receive
-from protocols.crypto.field import BITS, P, minus, plus, reduced, times
+from protocols.crypto.field import BITS, folded, minus, plus, reduced, times
 from protocols.crypto.garbling import (
     CIPHER_BYTES,
     LABEL_BYTES,
@@ -90,7 +90,6 @@ from protocols.wire.messages import decode_arrays, encode_arrays
 
 # Tweaks of this use of the hash; gates count from 0.
 _FIRST_TWEAK = 1 << 63
-_FOUR = np.array([4], dtype=np.uint32)
 _BIT_VALUES = np.uint32(1) << np.arange(BITS, dtype=np.uint32)
 
 
@@ -139,11 +138,11 @@ def _tweaks(repetition: int, shape: tuple[int, ...], first: int) -> UInt64[ndarr
 
 def _field(hashes: UInt64[ndarray, "*wires 2"]) -> UInt32[ndarray, "*wires"]:
     """128 bits modulo p: 2^64 is 4. Within 2^-97 of uniform."""
-    return plus(reduced(hashes[..., 0]), times(reduced(hashes[..., 1]), _FOUR))
+    return reduced(folded(hashes[..., 0]) + (folded(hashes[..., 1]) << np.uint64(2)))
 
 
 def _added(values: UInt32[ndarray, "31 *numbers"]) -> UInt32[ndarray, "*numbers"]:
-    return (values.astype(np.uint64).sum(axis=0) % np.uint64(P)).astype(np.uint32)
+    return reduced(np.asarray(values.sum(axis=0, dtype=np.uint64)))
 
 
 @dataclass(frozen=True, eq=False)
