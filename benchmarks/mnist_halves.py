@@ -24,6 +24,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from benchmarks.papers.students import predicted
+from coordinator.labelling.soft_labels import SoftLabels
 from coordinator.queries.choice import GRADED, QueryChoice, cluster_queries, clusters, make_queries
 from coordinator.queries.features import features_for
 from coordinator.students.propagation import certain, propagated
@@ -43,7 +44,7 @@ from simulations.stages.record_votes import label_record_seed
 
 _PARTIES: Final = 250
 _POOL: Final = 5000
-_DELTA: Final = 1e-5
+DELTA: Final = 1e-5
 # Queries of record votes: docs/how-to/choose-features.md.
 _CELLS: Final = 800
 _CLUSTERS: Final = (10, 30, 100)
@@ -126,32 +127,49 @@ def _cell(name: str, epsilon: float, column: int) -> tuple[int, int]:
 def _of_sums(half: Half, epsilon: float, kind: str) -> tuple[Float32[ndarray, "pool classes"], float | None]:
     """The soft labels of the pool, and how often the scores, if there are any, are right about the test images."""
     if kind == "graded votes":
-        noise = noise_of_mean(_study(half, epsilon, ANY_SIGNED))
-        choice = QueryChoice(kind=GRADED)
-        queries = make_queries(half.pool, (), choice, population=len(half.labels), classes=half.classes, noise=noise)
-        spoken = np.concatenate([half.labels[:, None], queries.phi(half.records)], axis=1)
-    else:
-        queries = cluster_queries(half.pool, half.features, queries=_CELLS, seed=0)
-        spoken = queries.cells(half.records) * half.classes + half.labels[:, None]
-    dealt = np.array_split(simulation_rng(half.seed, "parties").permutation(len(spoken)), _PARTIES)
+        return of_graded(half, epsilon, graded_queries(half, epsilon), parties=_PARTIES)
+    queries = cluster_queries(half.pool, half.features, queries=_CELLS, seed=0)
+    spoken = queries.cells(half.records) * half.classes + half.labels[:, None]
+    found = _released(half, _study(half, epsilon, queries), queries, spoken)
+    return found.probabilities.astype(np.float32), None
+
+
+def graded_queries(half: Half, epsilon: float) -> Blocks:
+    """The features that graded votes choose for this pool, 60,000 records and epsilon."""
+    return make_queries(
+        half.pool, (), QueryChoice(kind=GRADED), population=len(half.labels), classes=half.classes,
+        noise=noise_of_mean(_study(half, epsilon, ANY_SIGNED)),
+    )  # fmt: skip
+
+
+def of_graded(
+    half: Half, epsilon: float, queries: Blocks, *, parties: int, residuals: bool = False
+) -> tuple[Float32[ndarray, "pool classes"], float]:
+    """As _of_sums, of graded votes; residuals: of two sums."""
+    spoken = np.concatenate([half.labels[:, None], queries.phi(half.records)], axis=1)
+    study = _study(half, epsilon, queries, parties=parties, residuals=residuals)
+    found = _released(half, study, queries, spoken)
+    assert found.scores is not None  # features are graded
+    scores = found.scores.scores(queries.phi(half.of_test) / NORM_STEPS)
+    return found.probabilities.astype(np.float32), float((scores.argmax(axis=1) == half.test_labels).mean())
+
+
+def _released(half: Half, study: Study, queries: Blocks, spoken: Int64[ndarray, "records cells"]) -> SoftLabels:
+    parties = len(study.roster)
+    dealt = np.array_split(simulation_rng(half.seed, "parties").permutation(len(spoken)), parties)
     said_by = tuple(spoken[each] for each in dealt)
-    cells = RecordCells(OneLabel(half.classes), len(spoken), queries, said_by, (None,) * _PARTIES)
-    study = _study(half, epsilon, queries)
+    cells = RecordCells(OneLabel(half.classes), len(spoken), queries, said_by, (None,) * parties)
     found = label_record_seed(study, cells, pool=half.pool, seed=half.seed, dropout=0.0, truth=None).soft
     assert found is not None  # the budget affords the one sum
-    right = None
-    if found.scores is not None:
-        scores = found.scores.scores(queries.phi(half.of_test) / NORM_STEPS)
-        right = float((scores.argmax(axis=1) == half.test_labels).mean())
-    return found.probabilities.astype(np.float32), right
+    return found
 
 
-def _study(half: Half, epsilon: float, queries: Blocks) -> Study:
+def _study(half: Half, epsilon: float, queries: Blocks, *, parties: int = _PARTIES, residuals: bool = False) -> Study:
     plan = RecordVotesPlan(
         name="halves", classes=half.classes, unit="record", population=len(half.labels), queries=queries,
-        rule="uniform", level=Clear(), quorum=_PARTIES,
+        rule="uniform", level=Clear(), quorum=parties, residuals=residuals,
     )  # fmt: skip
-    seats = parse_budgets(f"{epsilon}", parties=_PARTIES, delta=_DELTA, seed=half.seed)
+    seats = parse_budgets(f"{epsilon}", parties=parties, delta=DELTA, seed=half.seed)
     return record_study(plan, names=seats.names, epsilon=seats.epsilon, delta=seats.delta)
 
 
