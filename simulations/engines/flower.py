@@ -93,6 +93,8 @@ _MESSAGE_LIFETIME_S = 30 * 86400.0  # Flower's own 12 hours would cut a long tra
 _POLL_S = 0.01
 _WATCH_S = 0.5
 _GONE_WITHIN_S = 10.0
+# Flower's words for an actor, a worker or a host that is gone, and not for what a host's code raised.
+_LOST = re.compile(r"<class 'ray\.exceptions\.(?!RayTaskError)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -172,7 +174,7 @@ class _FlowerExchange:
         for reply in self._simulation.replies(messages):
             if reply.has_error():
                 reason = _COLOUR.sub("", reply.error.reason or "no reason given")
-                if "ray.exceptions." in reason:
+                if _LOST.match(reason):
                     raise _HostLost(reason)
                 raise EngineFailed(f"a Flower actor failed (error code {reply.error.code}): {reason}")
             if "error" in reply.content:
