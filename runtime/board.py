@@ -65,9 +65,9 @@ def notice(strong: str, words: str) -> str:
     return f'<p class="notice"><strong>{text(strong)}</strong> {prose(words)}</p>'
 
 
-def percent(share: float, digits: int = 1) -> str:
+def percent(share: float) -> str:
     """A share as every page writes it."""
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.1f} %"
 
 
 def _at(share: float, start: float) -> str:

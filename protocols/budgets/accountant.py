@@ -287,17 +287,11 @@ def accountant(name: str) -> Accountant:
     return ACCOUNTANTS[name]
 
 
-def default_accountant(
-    mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False, planned: bool = False
-) -> Accountant:
-    """The first accountant that the mechanism names for its noise, the view and the participation. Raises InvalidInput
-    if there is none.
-
-    planned: whether one that holds for a number of queries fixed beforehand, and units that move a single vote, may be
-    it; it affords more than the others.
-    """
+def default_accountant(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False) -> Accountant:
+    """The first accountant that the mechanism names for its noise, the view and the participation, and that holds for
+    units which move several votes, if there is one. Raises InvalidInput if there is none."""
     known = [accountant(name) for name in _holding(mechanism, view, secret_coins=secret_coins)]
-    return next((each for each in known if planned or not each.single_vote), known[0])
+    return next((each for each in known if not each.single_vote), known[0])
 
 
 def _holding(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool) -> tuple[str, ...]:

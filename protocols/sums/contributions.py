@@ -266,20 +266,6 @@ def squared_norms(vectors: Int64[ndarray, "units entries"]) -> list[int]:
     return [(a << 2 * _HALF) + (b << _HALF + 1) + c for a, b, c in zip(*(each.tolist() for each in parts), strict=True)]
 
 
-def check_contributions(contributions: Int64[ndarray, "units cells"], *, weight_units: int, signed: bool) -> None:
-    """Raises InvalidInput unless every unit's norm is at most the weight, exactly, and no entry is below 0 that may not
-    be."""
-    if contributions.size == 0:
-        return
-    low, high = int(contributions.min()), int(contributions.max())
-    least = -weight_units if signed else 0
-    if low < least or high > weight_units:
-        raise InvalidInput(f"entries of contributions span [{low}, {high}]; allowed: {least} to {weight_units}")
-    largest = max(squared_norms(contributions))
-    if largest > weight_units**2:
-        raise InvalidInput(f"a contribution has the squared norm {largest}; allowed: at most {weight_units**2}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """What a party's sum is held to: `population` units at most, each of norm `weight_units` at most, could send it.

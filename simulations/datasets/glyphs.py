@@ -66,16 +66,14 @@ CANVAS = 56  # the template's side; the margin stays empty
 BLURS = (0.9, 1.6, 2.4)  # standard deviations in template pixels: sharp, soft, out of focus
 
 
-def render_templates(
-    characters: str, faces: tuple[str, ...] = FACES
-) -> UInt8[ndarray, "blurs faces characters canvas canvas"]:
-    """Draws every character in every face, its ink scaled to EXTENT and centred, once for every blur.
+def render_templates(characters: str) -> UInt8[ndarray, "blurs faces characters canvas canvas"]:
+    """Draws every character in every face of FACES, its ink scaled to EXTENT and centred, once for every blur.
 
     Raises DataUnavailable when a face or a character in it is missing from the installed matplotlib.
     """
-    ink = np.zeros((len(faces), len(characters), CANVAS, CANVAS), dtype=np.uint8)
+    ink = np.zeros((len(FACES), len(characters), CANVAS, CANVAS), dtype=np.uint8)
     folder = Path(matplotlib.get_data_path(), "fonts", "ttf")
-    for row, face in enumerate(faces):
+    for row, face in enumerate(FACES):
         path = folder / f"{face}.ttf"
         if not path.is_file():
             raise DataUnavailable(

@@ -8,7 +8,7 @@ import pytest
 from protocols.bounds import label_only
 from protocols.bounds.compositions import composition
 from protocols.bounds.label_pairs import LabelPairs, PairKind
-from protocols.budgets.accountant import accountant, default_accountant
+from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import PlannedQueries, budget_filters
 from protocols.budgets.guarantee import Accounting, known_to
 from protocols.budgets.individualization import weights
@@ -127,7 +127,7 @@ class Dearer(GNMax):
 
 def test_a_mechanism_that_changes_its_cost_does_not_inherit_the_pairs_of_another():
     dearer = Dearer(sigma=20.0)
-    assert default_accountant(dearer, "label", planned=True).name == "label_only"
+    assert dearer.holding(view="label", on_lattice=False, secret_coins=False)[0] == "label_only"
     with refuses(InvalidInput, "exact_composition"):
         filters("exact_composition", dearer)
 

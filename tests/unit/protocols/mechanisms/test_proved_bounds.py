@@ -57,11 +57,16 @@ def exact_margin_rdp(order):
     return worst
 
 
+def tightest(mechanism, *, secret_coins=False):
+    on_lattice = mechanism.lattice is not None
+    return accountant(mechanism.holding(view="label", on_lattice=on_lattice, secret_coins=secret_coins)[0])
+
+
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
 def test_a_margin_of_noisy_votes_is_charged_no_less_than_its_exact_cost(order):
     """The bound for the argmax of two classes would be below it."""
     changed = subclass(GNMax, release=by_margin)(sigma=SIGMA)
-    account = default_accountant(changed, "label", planned=True)
+    account = tightest(changed)
     cost = account.query_cost(changed, UNIT, view="label", classes=2)
     at = int(np.abs(ORDERS - order).argmin())
     exact = exact_margin_rdp(ORDERS[at])
@@ -78,7 +83,7 @@ def test_a_changed_release_is_charged_as_the_noisy_histogram(base, given, lattic
     for name in ("label_only", "exact_composition"):
         with refuses(InvalidInput, name):
             accountant(name).check(changed, "label", secret_coins=secret_coins)
-    account = default_accountant(changed, "label", secret_coins=secret_coins, planned=True)
+    account = tightest(changed, secret_coins=secret_coins)
     cost = account.query_cost(changed, unit, view="label", classes=2)
     assert cost.ask.tolist() == changed.noise_rdp(unit, ORDERS, view="histogram").ask.tolist()
 
@@ -121,9 +126,8 @@ def test_noise_that_a_changed_release_draws_for_itself_is_none():
 )
 def test_a_release_for_which_nothing_is_proved_is_refused(base, given, changes):
     changed = subclass(base, **dict.fromkeys(changes, of_bare_counts))(**given)
-    for planned in (False, True):
-        with refuses(InvalidInput, "accountant"):
-            default_accountant(changed, "label", planned=planned)
+    with refuses(InvalidInput, "accountant"):
+        default_accountant(changed, "label")
     for each in ACCOUNTANTS.values():
         with refuses(InvalidInput, "accountant"):
             each.query_cost(changed, UNIT, view="label", classes=2)
@@ -151,7 +155,7 @@ def test_an_interactive_mechanism_of_a_changed_first_round_is_refused():
 
     changed = subclass(InteractiveGNMax, _confident=property(changed_round))(**INTERACTIVE)
     with refuses(InvalidInput, "accountant"):
-        default_accountant(changed, "label", planned=False)
+        default_accountant(changed, "label")
 
 
 def test_whoever_proves_a_bound_of_his_own_release_is_charged_by_it():
@@ -161,9 +165,9 @@ def test_whoever_proves_a_bound_of_his_own_release_is_charged_by_it():
         )
 
     stated = subclass(GNMax, release=by_margin, label_only_rdp=margin_rdp)(sigma=SIGMA)
-    assert default_accountant(stated, "label", planned=True).name == "label_only"
+    assert tightest(stated).name == "label_only"
     further = subclass(type(stated), release=of_bare_counts)(sigma=SIGMA)
-    assert default_accountant(further, "label", planned=True).name == "gaussian"
+    assert tightest(further).name == "gaussian"
 
 
 def test_a_subclass_that_changes_words_and_parameters_alone_keeps_every_bound():
@@ -173,5 +177,5 @@ def test_a_subclass_that_changes_words_and_parameters_alone_keeps_every_bound():
         sigma=field(metadata=parameter("the noise", unit="votes", role="noise", default=0.3)),
         released_words=lambda self, *, total_weight: "the class with the most noisy votes",
     )(sigma=SIGMA)
-    assert default_accountant(same, "label", planned=True).name == "exact_composition"
+    assert tightest(same).name == "exact_composition"
     assert default_accountant(same, "histogram").name == "gaussian_dp"
