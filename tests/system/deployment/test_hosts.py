@@ -13,17 +13,17 @@ import socket
 server = socket.create_server(("0.0.0.0", 7000))
 while True:
     client, _ = server.accept()
-    client.sendall(bytes(20_000))
+    client.sendall(bytes(40_000))
     client.close()
 """
 CLIENT = """
 import socket, sys, time
 began = time.monotonic()
 try:
-    client = socket.create_connection((sys.argv[1], 7000), timeout=1)
-    while client.recv(20_000):
+    client = socket.create_connection((sys.argv[1], 7000), timeout=2)
+    while client.recv(40_000):
         pass
-    print("slow" if time.monotonic() - began > 1.5 else "heard", client.getpeername()[0])
+    print("slow" if time.monotonic() - began > 4 else "heard", client.getpeername()[0])
 except (socket.gaierror, TimeoutError, ConnectionRefusedError) as error:
     print(type(error).__name__)
 """
