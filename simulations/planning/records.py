@@ -401,9 +401,9 @@ _MOST_ROWS, _MOST_FEATURES = 10_000, 100
 # Noise that is tried where teachers vote, as shares of the number of hospitals.
 _NOISES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 # A gain lies within so many standard deviations of the expected one in 95 of 100 studies; and the part of these that
-# stand-ins do not show: the root mean square error of twelve studies (docs/explanation/plans-and-runs.md).
+# stand-ins do not show: the root mean square error of eleven studies (docs/how-to/let-records-vote.md).
 _DEVIATIONS = 1.96
-_MISFIT = 0.03
+MISFIT = 0.04
 
 
 @dataclass(frozen=True)
@@ -436,7 +436,7 @@ class ForeseenAccuracies:
     @property
     def interval(self) -> tuple[float, float]:
         """The gain of a run is expected in between, 95 times of 100."""
-        within = _DEVIATIONS * float(np.hypot(self.spread, _MISFIT))
+        within = _DEVIATIONS * float(np.hypot(self.spread, MISFIT))
         return self.gain - within, self.gain + within
 
     @property

@@ -16,6 +16,7 @@ import pytest
 from protocols.study.right_labels import answered_by_noise, most_right, needed_agreement
 from simulations.commands.group import run_command
 from simulations.planning.advice import expected_agreement
+from simulations.planning.records import MISFIT, ForeseenAccuracies
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import ROOT, RunPage
 
@@ -84,6 +85,32 @@ def test_the_agreement_that_is_expected_is_as_wrong_as_the_page_says() -> None:
     mean = sum(wrong) / len(wrong)
     assert f"Over {len(rows)} studies" in flat(text)
     assert f"{mean:.1f} points of agreement in the mean and by {max(wrong):.1f} at most" in flat(text)
+
+
+def test_plans_hold_runs_as_often_and_warnings_are_as_right_as_the_pages_say() -> None:
+    plans = (ROOT / "docs" / "how-to" / "let-records-vote.md").read_text(encoding="utf-8")
+    labels = (ROOT / "docs" / "explanation" / "right-labels.md").read_text(encoding="utf-8")
+    with (ROOT / "tests" / "vectors" / "measured" / "plans.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    off, inside = [], 0
+    for row in rows:
+        right = f"{100 * float(row['right']):.1f}" if row["right"] else ""
+        shown = [f"{float(row[name]):.3f}" if row[name] else "" for name in ("student", "teacher")]
+        assert f"| {row['dataset']} | {row['parties']} | {row['labels']} | {right} | {' | '.join(shown)} |" in labels
+        if not row["found"]:
+            continue
+        gain, found = float(row["expected"]), float(row["found"])
+        plan = ForeseenAccuracies(
+            student=gain, alone=0.0, pooled=1.0, best=1.0, guessing=0.0, gain=gain, spread=float(row["spread"]),
+            teachers=None,
+        )  # fmt: skip
+        low, high = plan.interval
+        off.append((found - gain) ** 2)
+        inside += low <= found <= high
+        said = f"| {row['dataset']} | {row['parties']} | {gain:+.3f} | {low:+.3f} to {high:+.3f} | {found:+.3f} |"
+        assert said in plans
+    assert round((sum(off) / len(off)) ** 0.5, 2) == MISFIT
+    assert f"{inside} of the {len(off)}" in flat(plans)
 
 
 @pytest.mark.slow
