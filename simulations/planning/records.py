@@ -401,7 +401,7 @@ _MOST_ROWS, _MOST_FEATURES = 10_000, 100
 # Noise that is tried where teachers vote, as shares of the number of hospitals.
 _NOISES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 # A gain lies within so many standard deviations of the expected one in 95 of 100 studies; and the part of these that
-# stand-ins do not show: the root mean square error of eleven studies (docs/how-to/let-records-vote.md).
+# stand-ins do not show: the root mean square error of twelve studies (docs/how-to/let-records-vote.md).
 _DEVIATIONS = 1.96
 MISFIT = 0.04
 
