@@ -76,7 +76,6 @@ def test_its_figures_are_those_of_a_run_whose_budget_paid_for_all_queries(stored
         ([], "votes is missing; allowed: --votes FILE.npy"),
         (["--accountant", "label_only"], "'label_only' charges budgets, and here are none; allowed: papernot2018"),
         (["--unit", "patient"], "unit is 'patient'; allowed"),
-        (["--mechanism", "lnmax"], "no accountant analyses votes under lnmax"),
         (["--accountant", "papernot2018", "--mechanism", "lnmax"], "lnmax; allowed: gnmax"),
         (["--mechanism", "interactive_gnmax"], "trains a student; it cannot replay stored votes"),
         (["--queries", "9000"], "queries is 9000; allowed: at most the 8600"),
