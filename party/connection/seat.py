@@ -124,8 +124,10 @@ def charge_of(seat: ServedSeat, said: Reply) -> tuple[str, dict[str, str | int |
     """
     if not isinstance(said, VoteReply | ConcealedVotes | Settled):
         return None
-    stored = seat.ledger.stored(seat.ledger.charged_number(said.batch_digest))
-    assert stored is not None  # it was charged under this number
+    number = seat.ledger.number_of(said.batch_digest)
+    stored = None if number is None else seat.ledger.stored(number)
+    if stored is None:
+        return None
     found = spending(seat.study, seat.party.name, seat.ledger.balance(seat.party.name).spent)
     return "settled" if isinstance(said, Settled) else "answered", {
         "study": seat.study.name,
