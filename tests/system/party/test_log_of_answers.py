@@ -54,7 +54,7 @@ def test_every_batch_and_its_charge_is_one_event_and_so_is_what_its_outcome_retu
 def test_what_grpc_says_itself_stays_out_of_a_programs_log(tmp_path):
     (tmp_path / "shouting.py").write_text(_SHOUTING)
     done = subprocess.run(
-        [sys.executable, "-c", "from runtime.distribution import run; run('shouting')"],
+        [sys.executable, "-c", "from runtime.distribution import run_program; run_program('shouting')"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip

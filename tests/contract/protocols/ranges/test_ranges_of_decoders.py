@@ -267,6 +267,7 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "pooled_teachers"): study("pooled_teachers"),
     ("study", "round_one"): study("round_one", table="[mechanism]"),
     ("study", "terms.pool_size"): study("pool_size", table="[terms]"),
+    ("study", "terms.misses"): study("misses", table="[terms]"),
     ("study", "terms.input_shape"): study("input_shape", table="[terms]", bracket=True),
     ("study", "confidentiality.units"): study("units", table="[confidentiality]"),
     ("study", "confidentiality.colluders"): study("colluders", table="[confidentiality]"),
