@@ -18,7 +18,7 @@ from party.demo.demo_data import DemoData, encoded_rows, labels_for_whole_hospit
 from party.teachers.scores import DEVIATIONS, wilson
 from protocols.plural import at_most
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import Clear, TwoServer
+from protocols.study.levels import Clear, SecureSum, TwoServer
 from protocols.study.several_hospitals import each_seat
 from protocols.study.votes import TeacherVotes, UnitSums, teacher_votes, unit_sums
 from runtime.board import Accuracy, known, percent, worth
@@ -29,6 +29,7 @@ PLAN_OF_MANY = "conclave-simulate plan --optimise --parties 250 --classes 10 --b
 _SEEN = {
     Clear.name: ", or votes hidden from the coordinator: here it sees every vote, with --confidentiality "
     "two_server it sees none.",
+    SecureSum.name: ". Nobody sees a vote; the coordinator sees noisy counts.",
     TwoServer.name: ". No server sees a vote, as long as coordinator and guardian do not collude; each adds noise of "
     "its own, so labels are noisier than with votes in the clear.",
 }
