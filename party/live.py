@@ -86,7 +86,7 @@ _SHOWN = ("reserved", "settled", "given_up", "refused", "withdrawn", "votes_not_
 class SeatState:
     """One seat. left, total: answers; used, reserved, cap: epsilon at delta: settled, with what is reserved, and the
     most; bound: of the first two; unsettled: batches whose outcome is not known yet; ends: the study's last day; once:
-    whether it is asked once; missed: whether it was, without this hospital.
+    whether it is asked once; missed: whether it was, or the operator goes on, without this hospital.
     """
 
     study: str
@@ -316,7 +316,7 @@ def _left(seat: SeatState) -> str:
     if seat.bound is not Exactness.EXACT:
         return f"{who}: what it spent cannot be proved"
     if seat.missed:
-        return f"{who}: asked once, without this hospital"
+        return f"{who}: {'asked once' if seat.once else 'goes on'}, without this hospital"
     if seat.once:
         return f"{who}: {'not asked yet, and then once' if seat.left else 'asked once, and never again'}"
     return f"{who}: {seat.left} of {counted(seat.total, 'answer')} left"

@@ -12,7 +12,7 @@ import asyncio
 import datetime
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -39,6 +39,7 @@ from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
+from protocols.study.study import party_of
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
 from protocols.wire.frames import (
     FRAME_BYTES,
@@ -274,6 +275,19 @@ class Hub:
 
         return exchange
 
+    def go_on_without(self, study: DeployedStudy, seats: Collection[str]) -> None:
+        """From now on these seats of an open study, which its operator does without, are told so when they connect; the
+        nodes that are connected dial again, and so are told now."""
+        self._call(self._go_on_without(self._studies[study.digest], frozenset(seats)))
+
+    async def _go_on_without(self, opened: OpenStudy, seats: frozenset[str]) -> None:
+        parties = {party_of(seat) for seat in seats - opened.without}
+        opened.without = seats
+        for session in [each for name, each in self._sessions.open.items() if name in parties]:
+            await self._farewell(
+                session, Goodbye(Code.GOING_AWAY, "the operator goes on without a seat; dial again to be told which")
+            )
+
     def connected(self) -> dict[str, Connected]:
         """The parties that are connected now."""
         return {name: session.connected for name, session in list(self._sessions.open.items())}
@@ -403,10 +417,10 @@ class Hub:
         served, refused = await self._in_callback(
             lambda: check_all(self._studies, peer.name, heads_of_seats.values(), own=own)
         )
-        session.refused.update((each.study, each.seat) for each in refused)
         self._admission.seats_refused(peer.name, refused)
         session.serves = bool(served)
         session.seats = frozenset((heads.study, heads.seat) for heads in served)
+        session.refused = {(each.study, each.seat) for each in refused} - session.seats
         return session, served, refused
 
     async def _read(self, session: Session, context: _Context) -> None:

@@ -200,7 +200,8 @@ OnTold = Callable[[str, Outcome, Answered, Reply | None], None]
 class OpenStudy:
     """A study whose seats may be asked, with the coordinator's ledger of it.
 
-    fault: set when nobody may be asked any more, because a party proves an entry that this ledger lacks.
+    fault: set when nobody may be asked any more, because a party proves an entry that this ledger lacks; without: the
+    seats that the operator does without, which are told so when they connect.
     """
 
     study: DeployedStudy
@@ -208,6 +209,7 @@ class OpenStudy:
     outcome_for: OutcomeFor | None
     on_told: OnTold | None = None
     fault: Refused | None = None
+    without: frozenset[str] = frozenset()
 
     @property
     def ended(self) -> bool:
@@ -229,7 +231,8 @@ def check_askable(study: DeployedStudy, *, reply_bytes: int) -> None:
 def check_all(
     studies: Mapping[bytes, OpenStudy], party: str, seats: Iterable[SeatHeads], *, own: Identity
 ) -> tuple[list[SeatHeads], tuple[RefusedSeat, ...]]:
-    """Splits a party's seats into those that may be asked, and those refused; see check_heads."""
+    """Splits a party's seats into those that may be asked, and those refused; see check_heads. A seat that the operator
+    does without is in both: it may still be told outcomes."""
     served, refused = [], []
     for heads in seats:
         opened = studies.get(heads.study)
@@ -237,6 +240,12 @@ def check_all(
             if opened is not None:
                 check_heads(opened, party, heads, own=own)
             served.append(heads)
+            if opened is not None and heads.seat in opened.without:
+                raise Refused(
+                    Code.ASKED_WITHOUT,
+                    f"the operator goes on with study {opened.study.name!r} without the seat {heads.seat!r}: no "
+                    "further batch is asked of it, and what its ledger is charged for earlier ones stays charged",
+                )
         except Refused as error:
             refused.append(RefusedSeat(heads.study, heads.seat, error.code, str(error)[:2000]))
     return served, tuple(refused)

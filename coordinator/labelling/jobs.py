@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -85,6 +85,9 @@ class OpensStudies(Protocol):
     ) -> Transport:
         """A transport to the nodes of the study."""
 
+    def go_on_without(self, study: DeployedStudy, seats: Collection[str]) -> None:
+        """Tells these seats, now or when they connect, that the operator does without them."""
+
     def connected(self) -> Mapping[str, Connected]:
         """The parties that are connected now."""
 
@@ -156,6 +159,9 @@ class ServedStudy:
         # Why each seat was left out of the last batch.
         self._left_out: dict[str, str] = {}
         self._late = self._late_seats(patience_s=0.0)
+        # The seats that were told that the operator does without them.
+        self._told = frozenset[str]()
+        self._not_asked()
 
     def close(self) -> None:
         """Closes the ledger."""
@@ -279,9 +285,13 @@ class ServedStudy:
         ]
 
     def _not_asked(self) -> Sequence[str]:
-        """The seats of which no new batch is asked: the operator does without them."""
+        """The seats of which no new batch is asked: the operator does without them, and they are told so."""
         job = self._store.job(self.name)
-        return () if job is None or self.study.votes.once else job.without
+        seats = () if job is None or self.study.votes.once else job.without
+        if self._told != frozenset(seats):
+            self._told = frozenset(seats)
+            self._hub.go_on_without(self.study, self._told)
+        return seats
 
     def _check_misses(self, asked_s: int) -> None:
         """Raises Missed once a seat, since the operator last decided, was late for as many released batches as the

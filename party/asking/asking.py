@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,13 +39,26 @@ from protocols.study.study import party_of
 from protocols.votes import NOT_ASKED
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, read_frame, sign_frame
 from protocols.wire.guardian import GuardianLine, conversation
-from protocols.wire.messages import ConcealedVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
+from protocols.wire.messages import (
+    ConcealedVotes,
+    Refusal,
+    Reply,
+    Request,
+    Settled,
+    StepReply,
+    VoteRequest,
+    decode,
+    encode,
+)
 from runtime.guardian_carrier import carry_to_guardian
 
 # Requests in flight at once: a hub relays no more than this.
 _AT_ONCE = 16
 # Added to the study's deadline, to allow for messages in flight.
 _ROOM_S = 60.0
+# Entries of the asker's log: a seat had what it needs to vote, and no votes came; seats were named to the asker for
+# that; a seat is done without.
+_LATE, _NAMED, _WITHOUT = "late", "named", "without"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +107,12 @@ def ask(
     *,
     ledger: Path,
     on_batch: Callable[[Sequence[tuple[int, int]]], None],
+    without: Sequence[str] = (),
 ) -> Labelling:
     """Asks until all queries are labelled or a budget runs out; returns the labelling, whose `stop` says why it ended.
+
+    without: seats of which no new batch is asked, now and for ever. Stops with "missed" once a seat's votes were too
+    late for as many released batches as the terms say; its `refusals` are these seats. Asking again goes on as before.
 
     The guardian is contacted first: if the study's own guardian does not answer, no party is asked and nothing more is
     reserved. Raises InvalidInput if the queries differ from those asked before; Unreachable, also if the guardian is
@@ -109,18 +127,52 @@ def ask(
     with Ledger(ledger) as own, _relay(line) as relay:
         check_same_queries(own, queries)
         aggregation = PrivateQueries(study, queries, lambda: _dial(study, line), key=line.key, source=system_source)
-        coordinator = Coordinator(
-            study,
-            ledger=own,
-            aggregation=aggregation,
-            exchange=Relayed(study, line, own, relay),
-            run=os.urandom(16),
-        )
+        relayed = Relayed(study, line, own, relay)
+        coordinator = Coordinator(study, ledger=own, aggregation=aggregation, exchange=relayed, run=os.urandom(16))
+        gone = {str(entry.fields["seat"]) for entry in own.log.entries() if entry.event == _WITHOUT}
+        for seat in {*without} - gone:
+            own.log.append(_WITHOUT, seat=seat)
+
+        def released(batches: Sequence[tuple[int, int]]) -> None:
+            on_batch(batches)
+            late, relayed.late = relayed.late, False
+            if late and (often := _late_too_often(study, own)):
+                own.log.append(_NAMED, seats=",".join(often))
+                raise _Missed(often)
+
         if absent:
             so_far = coordinator.so_far(len(queries), reason="guardian_lost")
             if (so_far.labels == NOT_ASKED).any():
                 return so_far
-        return coordinator.label(aggregation.positions, on_batch=on_batch)
+        try:
+            return coordinator.label(aggregation.positions, on_batch=released, without=lambda: gone | {*without})
+        except _Missed as missed:
+            found = coordinator.so_far(len(queries), reason="missed")
+            return replace(found, refusals=dict.fromkeys(missed.seats, Code.LATE))
+
+
+class _Missed(Exception):
+    """Whoever asks decides about these seats."""
+
+    def __init__(self, seats: Sequence[str]) -> None:
+        super().__init__(", ".join(seats))
+        self.seats = seats
+
+
+def _late_too_often(study: DeployedStudy, own: Ledger) -> list[str]:
+    """The seats whose votes, since seats were last named, were too late for so many released batches."""
+    late = set[tuple[str, int]]()
+    for entry in own.log.entries():
+        if entry.event == _NAMED:
+            late.clear()
+        elif entry.event == _LATE:
+            late.add((str(entry.fields["seat"]), int(entry.fields["batch"])))
+    missed = Counter(
+        seat
+        for seat, number in late
+        if (batch := own.stored(number)) is not None and batch.settled and not own.settled(number).get(seat)
+    )
+    return sorted(seat for seat, times in missed.items() if times >= study.terms.misses)
 
 
 def reserved(study: DeployedStudy, ledger: Path) -> Int64[ndarray, " parties"]:
@@ -131,13 +183,17 @@ def reserved(study: DeployedStudy, ledger: Path) -> Int64[ndarray, " parties"]:
 
 
 class Relayed:
-    """A transport to the seats of a study over an operator's hub. A reply's signature shows which party it is from."""
+    """A transport to the seats of a study over an operator's hub. A reply's signature shows which party it is from.
+
+    late: whether a seat's votes did not come, since somebody last set it.
+    """
 
     def __init__(self, study: DeployedStudy, line: AskingLine, ledger: Ledger, relay: RelayLine) -> None:
         self._study = study
         self._line = line
         self._ledger = ledger
         self._relay = relay
+        self.late = False
         self._timeout_s = study.terms.deadline_s + _ROOM_S
 
     def __call__(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
@@ -157,6 +213,9 @@ class Relayed:
         frame = sign_frame(ask, key=self._line.key, certificate=self._line.certificate)
         signed = self._relay.passed(frame, timeout_s=self._timeout_s)
         if signed is None:
+            if isinstance(request, VoteRequest):  # its party may have charged itself
+                log.append(_LATE, seat=seat, batch=request.batch.number)
+                self.late = True
             return None
         try:
             return self._read(seat, signed)

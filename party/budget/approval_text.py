@@ -66,12 +66,20 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
         return [
             f"Who asks     {querier}, over {terms.coordinator}, which only relays; {roster}",
             f"Asked        up to {terms.pool_size} private records of {querier}, {batches}",
+            _misses(terms, querier),
             "Questions    only the hospital that asks sees them, so nobody can check what is asked; only their "
             "number is limited",
             "Your part    one model answers queries that it does not see; its architecture is public, not its weights",
             f"Released     one label per query, by {study.mechanism.name}, to {querier} alone",
         ]
     return _ASKED[type(study.votes)](study, terms, pool_checked)
+
+
+def _misses(terms: Terms, asked: str) -> str:
+    return (
+        f"If late      if your hospital is late {counted(terms.misses, 'time')}, {asked} is asked and may go on "
+        "without you; what you were charged stays charged"
+    )
 
 
 def _records_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> list[str]:
@@ -129,6 +137,7 @@ def _teachers_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> l
         "each batch",
         f"Asked        {terms.pool_size} public queries, in batches of up to {votes.batch_limit // votes.asks.rows}, "
         f"until {terms.ends}",
+        _misses(terms, "the operator"),
         *chosen,
         f"Questions    {checked if pool_checked else unchecked}",
         f"Your part    each of {votes.teachers} teachers per seat votes on each query{votes.asks.in_words}; records, "

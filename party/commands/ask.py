@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     "--test", "test_file", type=click.Path(path_type=Path),
     help="Labelled records, in the format of those of node.toml, on which --model is scored.",
 )  # fmt: skip
+@click.option(
+    "--without", multiple=True, metavar="SEAT",
+    help="Do without this seat, for ever: where `ask` stopped because it was late too often. Can be repeated.",
+)  # fmt: skip
 @home_option
 @json_option
 def ask(
@@ -58,6 +62,7 @@ def ask(
     guardian: str,
     model: str | None,
     test_file: Path | None,
+    without: tuple[str, ...],
     home: PartyHome,
     as_json: bool,
 ) -> None:
@@ -85,6 +90,8 @@ def ask(
     settings, found = home.settings(), home.find_study(study)
     check_querier(found, home.invitation().party)
     terms = found.terms
+    if set(without) - set(found.seats) or (without and len(found.seats) - len(set(without)) < found.quorum):
+        raise InvalidInput(f"--without is {', '.join(without)!r}; allowed: seats, if {found.quorum} stay")
     line = line_of(home, guardian=check_address("--guardian", guardian))
     # Whatever could fail afterwards is checked before anything is asked.
     _check_files(queries_file, test_file, out, records=settings.data.source.files)
@@ -110,6 +117,7 @@ def ask(
             line,
             ledger=asked_ledger_path(home, found),
             on_batch=lambda batches: click.echo(f"{sum(size for size, _ in batches)} of {len(queries)} done", err=True),
+            without=without,
         )
     write_atomically(out, _table(labelling.labels, terms).encode())
     improved = None
@@ -153,8 +161,15 @@ def _check_files(queries: Path, test: Path | None, out: Path, *, records: Sequen
 
 
 def check_complete(labelling: Labelling, guardian: str) -> None:
-    """Raises if asking stopped but can be continued: Unreachable without the guardian, Refused("quorum_lost")."""
-
+    """Raises if asking stopped but can be continued: Unreachable without the guardian, Refused("quorum_lost"),
+    Refused("missed")."""
+    if labelling.stop.reason == "missed":
+        seats = sorted(labelling.refusals)
+        raise Refused(
+            Code.MISSED,
+            f"{', '.join(seats)} had no votes in time so often that you decide. To do without, for ever: the same "
+            f"command with --without {' --without '.join(seats)}; tell them. To ask as before: the same command",
+        )
     if labelling.stop.reason == "guardian_lost":
         raise Unreachable(
             f"the guardian at {guardian} does not answer, or stopped; if the address is right, ask who runs it. What "

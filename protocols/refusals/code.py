@@ -111,6 +111,7 @@ class Code(StrEnum):
     NOT_QUERIER = auto()
     NOT_ENROLLED = auto()
     QUORUM_LOST = auto()
+    MISSED = auto()
     NO_QUERIER = auto()
     NO_INFERENCE = auto()
     OTHER_SHARERS = auto()

@@ -102,6 +102,9 @@ class FakeHub:
     def silent(self):
         return {}
 
+    def go_on_without(self, study, seats):
+        self.without = seats
+
     def open_study(self, study, ledger, *, outcome_for=None):
         self.outcome_for = outcome_for
         handlers = {name: party.handle for name, party in self.parties.items()}

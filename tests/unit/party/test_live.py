@@ -44,7 +44,9 @@ def test_a_study_in_which_records_vote_is_asked_once():
     once = replace(SEAT, once=True, left=1, total=1)
     assert "heart: not asked yet, and then once" in top_line(replace(STATE, seats=(once,)))
     assert "heart: asked once, and never again" in top_line(replace(STATE, seats=(replace(once, left=0),)))
-    assert "heart: asked once, without this hospital" in top_line(replace(STATE, seats=(replace(once, missed=True),)))
+    for seat, said in ((once, "asked once"), (SEAT, "goes on")):
+        shown = top_line(replace(STATE, seats=(replace(seat, missed=True),)))
+        assert f"heart: {said}, without this hospital" in shown
     recent = Recent()
     recent("asked_without", {"study": "heart", "seat": "north", "code": "asked_without", "reason": "it was"})
     assert recent.troubles == {("asked_without", "heart"): "asked without: it was"}

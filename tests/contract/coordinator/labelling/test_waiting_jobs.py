@@ -105,6 +105,7 @@ def test_the_operator_decides_about_a_party_whose_votes_are_always_too_late_to_b
     job = run(["hospital-1"])
     assert (job.state, job.batches > 2 * misses) == ("finished", True)
     assert made.own("hospital-1") == charged
+    assert made.hub.without == {"hospital-1"}
     with Ledger(made.store.labelled("test").ledger) as ledger:
         assert ledger.balances()["hospital-1"].spent == 0 < ledger.balances()["hospital-0"].spent
         assert "hospital-1" not in ledger.charged(job.batches - 1)

@@ -148,6 +148,16 @@ def test_a_restored_backup_of_the_coordinator_is_found_out_by_its_parties(consor
     assert released is None or not released.settled
 
 
+def test_a_hospital_that_the_operator_goes_on_without_is_told_at_once_and_still_told_outcomes(consortium):
+    consortium.start_all()
+    consortium.hub.go_on_without(consortium.study, {"hospital-3"})
+    wait_until(lambda: consortium.codes("asked_without") == {"asked_without"})
+    spent = consortium.label().spent
+    assert consortium.ledgers["hospital-3"].balance("hospital-3").settled == spent[3] > 0
+    (about,) = [fields for event, fields in consortium.events if event == "asked_without"]
+    assert (about["node"], about["study"], about["seat"]) == ("hospital-3", consortium.study.name, "hospital-3")
+
+
 def test_a_hub_that_starts_again_goes_on_and_releases_the_same_labels(consortium):
     consortium.start_all()
     first = consortium.label()

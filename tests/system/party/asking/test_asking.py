@@ -1,5 +1,6 @@
 """A hospital asks over real gRPC on loopback: hub, nodes, guardian, and what every ledger says afterwards."""
 
+import datetime
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +10,16 @@ import party.asking.asking
 from coordinator.connection.relaying import most_spent
 from party.asking.asking import Relayed, ask, reserved
 from party.budget.policy import Policy
+from party.commands.ask import check_complete
+from party.connection.dialling import RelayLine
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from protocols.errors import InvalidInput, Unreachable
 from protocols.ledger.ledger import Ledger
 from protocols.votes import NOT_ASKED
-from protocols.wire.messages import Outcome
-from tests.harness.askers import asked_study, queries
+from protocols.wire.frames import read_frame
+from protocols.wire.messages import Outcome, VoteRequest, decode
+from tests.harness.askers import AskedConsortium, asked_study, queries
 from tests.harness.clocks import wait_until
 from tests.harness.refusals import refused_for, refuses
 
@@ -72,6 +76,35 @@ def relayed(monkeypatch):
 
     monkeypatch.setattr(Relayed, "__call__", noted)
     return seen
+
+
+def test_whoever_asks_decides_about_a_party_whose_votes_are_always_too_late(tmp_path, monkeypatch):
+    real, made = RelayLine.passed, asked_study(batch_limit=4)
+    study = replace(made, terms=replace(made.terms, misses=2))
+
+    def passed(self, frame, **how):  # it votes, and is charged, but its votes come after the deadline
+        now = datetime.datetime.now(datetime.UTC)
+        answer, asked = real(self, frame, **how), read_frame(frame, authority=made.authority, now=now, role="party")[0]
+        return None if asked.seat == "hospital-2" and isinstance(decode(asked.envelope), VoteRequest) else answer
+
+    monkeypatch.setattr(RelayLine, "passed", passed)
+    with AskedConsortium(study, tmp_path) as made:
+        made.start_all()
+
+        def asks(*without):
+            own = tmp_path / "a.sqlite"
+            return ask(study, queries(20), made.line(), ledger=own, on_batch=lambda *_: None, without=without)
+
+        for batches in (2, 4):  # each time that it goes on as before, after as many again
+            got = asks()
+            assert (got.stop.reason, len(got.batches), got.refusals) == ("missed", batches, {"hospital-2": "late"})
+            with refused_for("missed", "--without hospital-2"):
+                check_complete(got, made.guardian)
+        charged = made.ledgers["hospital-2"].balance("hospital-2").spent
+        assert charged > 0
+        got = asks("hospital-2")
+        assert (got.stop.reason, len(got.batches), got.refusals) == ("pool_exhausted", 5, {})
+        assert made.ledgers["hospital-2"].balance("hospital-2").spent == charged
 
 
 def test_a_guardian_that_is_absent_or_not_the_studys_is_found_before_anything_is_asked_or_kept(
