@@ -56,7 +56,9 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
             raise DataCorrupt(f"{where} does not ask the queries that follow the previous batch")
         ids = np.array(charge.queries, dtype=np.int64)
         known[ids] = True
-        _check_schedule(study, spent, charge.reserved.keys(), asked=asked, size=size, queries=len(labels))
+        later = {seat for each in evidence.charges[position:] for seat in each.reserved}
+        gone = set() if study.votes.once else study.seats.keys() - later
+        _check_schedule(study, spent, charge.reserved.keys(), gone, asked=asked, size=size, queries=len(labels))
         takes_part = study.participation.votes(ids)
         answered = labels[ids] >= 0
         worst = study.budgets.amount(takes_part.sum(axis=1), takes_part.sum(axis=1))
@@ -121,9 +123,10 @@ def _follows(study: DeployedStudy, queries: tuple[int, ...], known: Bool[ndarray
 
 
 def _check_schedule(
-    study: DeployedStudy, spent: dict[str, int], seats: Set[str], *, asked: int, size: int, queries: int
+    study: DeployedStudy, spent: dict[str, int], seats: Set[str], gone: Set[str], *, asked: int, size: int, queries: int
 ) -> None:
-    """Raises DataCorrupt unless exactly these seats had to be asked this many queries next (schedule.next_batch)."""
+    """Raises DataCorrupt unless exactly these seats had to be asked this many queries next (schedule.next_batch). gone:
+    those that are asked no more: the operator does without them, or budgets are spent."""
     step = next_batch(
         study.budgets,
         np.array([spent[seat] for seat in study.seats], dtype=np.int64),
@@ -133,6 +136,7 @@ def _check_schedule(
         batch_limit=study.batch_limit,
         stop=study.votes.stop,
         quorum=study.quorum,
+        without=np.array([seat in gone for seat in study.seats]),
     )
     planned = {seat for seat, active in zip(study.seats, getattr(step, "active", ()), strict=False) if active}
     if not (isinstance(step, Batch) and step.size == size and planned == seats):

@@ -221,8 +221,8 @@ class Coordinator:
             else:
                 if stored is not None:
                     active = self._members(number)
-                elif isinstance(step := self._next(asked, len(inputs)), Batch):
-                    active = step.active & ~np.isin(self._parties, [*without()])
+                elif isinstance(step := self._next(asked, len(inputs), without()), Batch):
+                    active = step.active
                     ids = next_questions(choose, released.labels, released.batch_of >= 0, step.size)
                 else:
                     return self._with_cells(replace(released, stop=step, spent=self._spent()))
@@ -383,7 +383,7 @@ class Coordinator:
         released.batch_of[ids] = len(released.batches)
         released.batches.append((len(ids), int((labels >= 0).sum())))
 
-    def _next(self, asked: int, queries: int) -> Batch | Stop:
+    def _next(self, asked: int, queries: int, without: Collection[str]) -> Batch | Stop:
         study = self._study
         return next_batch(
             study.budgets,
@@ -394,6 +394,7 @@ class Coordinator:
             batch_limit=study.batch_limit,
             stop=study.votes.stop,
             quorum=study.quorum,
+            without=np.array([party in without for party in self._parties]),
         )
 
     def _batch(

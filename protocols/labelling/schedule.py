@@ -59,22 +59,25 @@ def next_batch(
     batch_limit: int,
     stop: StopRule,
     quorum: int,
+    without: Bool[ndarray, " parties"] | None = None,
 ) -> Batch | Stop:
     """The next batch, sized so that its worst case fits every active party's remaining cap; or the end.
 
     spent: nano-units settled so far (reservations that were never settled included); asked, left: numbers of queries
     of the pool that were asked and that were not; participation: who takes part in which query, as far as it is public;
-    quorum: parties needed. Noise and threshold do not change when parties leave.
+    quorum: parties needed; without: those of which nothing is asked any more. Noise and threshold do not change when
+    parties leave.
     """
     if left == 0:
         return Stop("pool_exhausted", np.zeros(len(spent), dtype=bool))
     limit = min(left, batch_limit)
     fits = participation.reach(asked, budgets.affordable(spent, limit=limit), limit=limit)
-    active = fits >= 1
-    if stop == "first-exhausted" and not active.all():
-        return Stop("budget_exhausted", ~active)
+    exhausted = fits < 1
+    active = ~exhausted if without is None else ~exhausted & ~without
+    if stop == "first-exhausted" and exhausted.any():
+        return Stop("budget_exhausted", exhausted)
     if not active.any():
-        return Stop("all_budgets_exhausted", ~active)
+        return Stop("all_budgets_exhausted", exhausted)
     if active.sum() < quorum:
-        return Stop("quorum_lost", ~active)
+        return Stop("quorum_lost", exhausted)
     return Batch(int(fits[active].min()), active)

@@ -1,10 +1,14 @@
 """Jobs whose parties are absent, late or not approved yet: they wait, say for whom, and ask the same again."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
+from coordinator.release.charges import check_charges
+from coordinator.release.evidence import collect
 from coordinator.status import study_status
+from protocols.errors import DataCorrupt
 from protocols.ledger.ledger import Ledger
 from protocols.wire.messages import Refusal, VoteRequest
 from tests.harness.clocks import wait_until
@@ -109,6 +113,14 @@ def test_the_operator_decides_about_a_party_whose_votes_are_always_too_late_to_b
     with Ledger(made.store.labelled("test").ledger) as ledger:
         assert ledger.balances()["hospital-1"].spent == 0 < ledger.balances()["hospital-0"].spent
         assert "hospital-1" not in ledger.charged(job.batches - 1)
+    found = made.store.labelled("test")
+    evidence = collect(found.ledger, study=made.study.digest)
+    check_charges(made.study, found.labels, evidence)
+    first, *others = evidence.charges
+    for charges in (first.reserved, first.settled):
+        charges.pop("hospital-1")
+    with pytest.raises(DataCorrupt):  # it is done without for ever, or not at all
+        check_charges(made.study, found.labels, replace(evidence, charges=(first, *others)))
 
 
 def test_a_job_whose_parties_do_not_come_stops_and_resume_goes_on(bench):

@@ -44,6 +44,11 @@ def test_the_study_ends_with_the_pool_or_the_quorum():
     assert isinstance(next_batch(budgets, one_out, left=5, quorum=2, **common), Batch)
     assert next_batch(budgets, one_out, left=5, quorum=3, **common).reason == "quorum_lost"
     assert next_batch(budgets, budgets.cap, left=5, quorum=1, **common).reason == "all_budgets_exhausted"
+    last = np.array([False, False, True])  # it is asked no more: a quorum of the others is needed
+    assert next_batch(budgets, one_out, left=5, quorum=2, without=last, **common).reason == "quorum_lost"
+    poor = np.array([0, 0, budgets.cap[2] - budgets.amount(1, 1)[2]])
+    found = next_batch(budgets, poor, left=5, quorum=2, without=last, **common)
+    assert (found.size, found.active.tolist()) == (5, [True, True, False])
 
 
 def test_an_unknown_rule_lists_the_known():
