@@ -144,11 +144,12 @@ def _graph_of(pool: Float32[ndarray, "inputs ..."]) -> tuple[_Graph, Int64[ndarr
     order = sorted(range(len(pool)), key=hashes.__getitem__)
     places = np.empty(len(pool), np.int64)
     places[order] = np.arange(len(pool))
-    name = sha256(b"".join(hashes[each] for each in order)).digest()
-    if name not in _KEPT:
+    name = sha256(repr(pool.shape).encode() + b"".join(hashes[each] for each in order)).digest()
+    graph = _KEPT.get(name)
+    if graph is None:
         _KEPT.clear()
-        _KEPT[name] = _Graph.of(pool[order])
-    return _KEPT[name], places
+        graph = _KEPT[name] = _Graph.of(pool[order])
+    return graph, places
 
 
 def _raised(chances: Float64[ndarray, "inputs classes"], power: float) -> Float64[ndarray, "inputs classes"]:

@@ -70,6 +70,11 @@ def test_label_spreading_says_how_often_it_is_right_though_labels_are_wrong() ->
     right = student.predict(images[tests]) == truth[tests]
     assert abs(sure.mean() - right.mean()) < 0.06
     assert right.mean() > 0.9
+    rows = images.reshape(-1, 64)  # the same numbers are another pool
+    spread = student_kind("label_spreading").fit(
+        rows[released], one_hot(labels, 10), unlabelled=rows[rest], classes=10, seed=0
+    )
+    assert spread.predict(rows[tests]).shape == tests.shape
 
 
 @pytest.mark.parametrize("name", NETWORKS)
