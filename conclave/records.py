@@ -16,7 +16,7 @@ from protocols.errors import InvalidInput
 from protocols.study.study import Study
 from protocols.sums.contributions import said
 from simulations.datasets.dataset import Dataset
-from simulations.setup.experiment import experiment, units_of
+from simulations.setup.experiment import experiment, query_map, units_of
 from simulations.stages.inputs import DatasetInputs
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import label_record_seed
@@ -117,13 +117,15 @@ def label_by_records(
     chosen = experiment(**settings, votes_by="record", residuals=False, unit=unit, parties=len(sizes), student="none")
     shards = [[each] for each in np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])]
     inputs = DatasetInputs(chosen, dataset, shards)
+    features = query_map(chosen, dataset, population=inputs.population, budgets=budgets)
+    vars(inputs).update(query_map=features)  # by these budgets, and not by the settings'
     study = record_study_of(inputs, budgets)
     cells = tuple(
-        said(inputs.query_map, dataset.private_inputs[each], dataset.private_labels[each], classes=dataset.classes)
+        said(features, dataset.private_inputs[each], dataset.private_labels[each], classes=dataset.classes)
         for (each,) in shards
     )
     units = tuple(units_of(unit, dataset, each) for (each,) in shards)
-    stored = RecordCells(dataset.labelled, inputs.population, inputs.query_map, cells, units)
+    stored = RecordCells(dataset.labelled, inputs.population, features, cells, units)
     known = None if truth is None else dataset.public_labels
     found = label_record_seed(study, stored, pool=dataset.public_inputs, seed=seed, dropout=chosen.dropout, truth=known)
     if found.soft is None or found.labelling.cells is None:

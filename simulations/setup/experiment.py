@@ -130,10 +130,10 @@ def is_graded(settings: Experiment) -> bool:
     return settings.record_queries in (None, GRADED) and of_cells == (None, None, None)
 
 
-def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blocks:
+def query_map(settings: Experiment, dataset: Dataset, *, population: int, budgets: Budgets | None = None) -> Blocks:
     """The public features or queries of the experiment, made of the public pool, public figures and constants alone:
-    those of make_queries. Raises InvalidInput for queries that the data do not have, and for settings that do not go
-    with them."""
+    those of make_queries. budgets: None: those of the settings. Raises InvalidInput for queries that the data do not
+    have, and for settings that do not go with them."""
     images = dataset.kind == "image"
     kind = settings.record_queries or (GRADED if is_graded(settings) else usual_cells(dataset))
     if kind.partition(":")[0] in (COLUMNS, BOTH) and not dataset.has_cells:
@@ -145,7 +145,7 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blo
     choice = QueryChoice(kind=kind, seed=None if kind == COLUMNS else settings.data_seed, **given)
     noise, labelled = None, dataset.labelled
     if kind == GRADED:
-        budgets = experiment_budgets(settings)
+        budgets = budgets or experiment_budgets(settings)
         study = make_record_study(settings, budgets, labelled=labelled, queries=ANY_SIGNED, population=population)
         # A label of several is shorter by the root of their number.
         noise = noise_of_mean(study) * labelled.told**0.5

@@ -60,6 +60,13 @@ def test_patients_of_two_parties_with_one_number_are_two_units():
     assert not np.array_equal(found.sums, by_records().sums)
 
 
+def test_features_are_chosen_for_the_budgets_that_are_given_also_of_a_single_party():
+    rows, pool = RNG.normal(size=(1600, 12)), RNG.normal(size=(600, 12))
+    given = {"records": [rows], "labels": [(rows[:, :3].sum(axis=1) > 0).astype(int)], "pool": pool, "truth": None}
+    few, more = (by_records(**given, epsilon=epsilon).study.votes.queries for epsilon in (0.02, 2.0))
+    assert few < more
+
+
 def test_a_larger_budget_weighs_more_and_every_budget_is_spent_whole():
     table = by_records(epsilon=[0.5, 1.0, 2.0]).to_pandas()
     assert table.weight.is_monotonic_increasing
