@@ -1,5 +1,6 @@
-"""A connection on which nothing is said for long: the real options, with pings a hundred times as often."""
+"""A connection on which nothing is said for long, or little gets through: the real options, in shorter times."""
 
+import asyncio
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from coordinator.connection.hub import NODE_OPTIONS
 from guardian.port import _OPTIONS as GUARDIAN_OPTIONS
 from party.connection.node import _OPTIONS as DIALLING_OPTIONS
 from runtime.guardian_carrier import _OPTIONS as CARRIER_OPTIONS
+from tests.harness.forwarding import Forwarder
 
 # gRPC forgives two pings that come too early, and ends the connection at the next.
 PINGS = 4
@@ -96,3 +98,40 @@ def kept(serving, dialling):
         over.set()
         server.stop(0).wait()
     return stands, pings
+
+
+# Times are so much shorter, and the line so much faster than 24 kbit/s: the request takes 33 s of true ones.
+BY, REQUEST = 20, bytes(100_000)
+
+
+class Slow(Forwarder):
+    """Passes 24 kbit/s on in each direction, and takes what comes meanwhile."""
+
+    async def _serve(self, reader, writer):
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port, limit=2**21)
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(self._forward(reader, far_writer), self._forward(far_reader, writer))
+        for each in (writer, far_writer):
+            each.transport.abort()
+
+    async def _forward(self, reader, writer):
+        while data := await reader.read(4096):
+            await asyncio.sleep(len(data) * 8 / 24_000 / BY)
+            writer.write(data)
+
+
+def test_a_request_that_takes_longer_than_a_ping_may_arrives_on_a_slow_line():
+    # The answer to a ping waits behind the request: where it may take 10 s, the line is taken for dead.
+    serving, dialling = (
+        [(key, value // BY if key.endswith("_ms") else value) for key, value in options]
+        for options in (NODE_OPTIONS, DIALLING_OPTIONS)
+    )
+    with ThreadPoolExecutor(1) as threads:
+        server = grpc.server(threads, options=serving)
+        handler = grpc.unary_stream_rpc_method_handler(lambda *_: iter([REQUEST]))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("slow", {"ask": handler}),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with Slow(f"127.0.0.1:{port}") as line, grpc.insecure_channel(line.address, options=dialling) as channel:
+            assert next(channel.unary_stream("/slow/ask")(b"", timeout=60)) == REQUEST
+        server.stop(0).wait()
