@@ -414,6 +414,8 @@ def queries(
     terms = read_draft(draft, keys=key_of).terms
     pool = read_pool(pool_file, features=terms.features, labels=terms.labels)
     read = read_deployed(draft, keys=key_of, left_out=terms_of(pool))
+    if read.votes.residuals and residuals is False:
+        raise InvalidInput(f"--no-residuals is given, and {draft} says residuals = true; allowed: one of them")
     chosen = QueryChoice(kind=kind, bins=bins, nearest=nearest, partitions=partitions, features=features, seed=seed)
     planned = plan_records(read, pool, choice=chosen, rule=rule, residuals=residuals)
     made = planned.study

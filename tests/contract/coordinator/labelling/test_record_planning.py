@@ -110,6 +110,10 @@ def test_a_large_budget_for_a_small_pool_has_units_asked_twice_unless_it_is_said
     command = ["study", "queries", str(file), "--pool", str(tmp_path / "pool.npy"), "--complete", str(whole)]
     assert run_command([*command, "--out", str(tmp_path / "queries.npz"), *flags]) == 0
     assert read_deployed(whole).votes.residuals == twice
+    file = study_file(tmp_path, draft(epsilon=epsilon, residuals=True))
+    ended = run_command([*command, "--out", str(tmp_path / "again.npz"), *flags])
+    assert ended == (2 if "--no-residuals" in flags else 0)
+    assert read_deployed(whole).votes.residuals
 
 
 def test_the_operator_is_warned_of_noise_that_hides_the_votes(tmp_path, capsys):
