@@ -112,7 +112,7 @@ def test_a_large_budget_for_a_small_pool_has_units_asked_twice_unless_it_is_said
     assert read_deployed(whole).votes.residuals == twice
     file = study_file(tmp_path, draft(epsilon=epsilon, residuals=True))
     ended = run_command([*command, "--out", str(tmp_path / "again.npz"), *flags])
-    assert ended == (2 if "--no-residuals" in flags else 0)
+    assert ended == (Exit.INVALID_INPUT if "--no-residuals" in flags else 0)
     assert read_deployed(whole).votes.residuals
 
 
