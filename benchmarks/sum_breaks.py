@@ -276,6 +276,13 @@ class _Uncut(FirstScores):
         return np.rint((np.eye(classes)[labels] - chances) * TARGET_STEPS * CUT[1] / CUT[0]).astype(np.int64)
 
 
+class _OfOneRow(FirstScores):
+    """Residuals of what the first sum says of a party's first record, whosever they are."""
+
+    def _chances(self, phi: Int64[ndarray, "records rows"]) -> Int64[ndarray, "records classes"]:
+        return super()._chances(np.broadcast_to(phi[:1], phi.shape))
+
+
 def _again(
     of: Callable[[Study], Study] = lambda study: study,
     holding: Callable[[Sequence[Holding]], Sequence[Holding]] = lambda holdings: holdings,
@@ -305,6 +312,10 @@ RESIDUAL_BREAKS: dict[str, SumBreak] = {
     ),
     "residuals-uncut": SumBreak(
         "residuals are longer than 1", of="graded, twice", contribute=_again(scores=lambda each: _Uncut(each.weights))
+    ),
+    "residuals-row": SumBreak(
+        "each residual is of the first scores of a party's first record", of="graded, twice",
+        contribute=_again(scores=lambda each: _OfOneRow(each.weights)),
     ),
     "residuals-unscaled": SumBreak(
         "a patient's residuals are not scaled to norm 1", of="graded, twice",

@@ -405,7 +405,8 @@ _Record = tuple[float, float, int | tuple[int, ...]]
 
 @dataclass(frozen=True, eq=False)
 class WorstCase:
-    """One unit of the first party, before and after; findings: of records that have several labels."""
+    """One unit of the first party, before and after; findings: of records that have several labels; bystanders: how
+    many other units each party has."""
 
     name: str
     unit: str
@@ -413,12 +414,13 @@ class WorstCase:
     before: Sequence[_Record]
     after: Sequence[_Record]
     findings: tuple[str, ...] = ()
+    bystanders: int = 2
 
     def holdings(self, *, moved: bool) -> list[Holding]:
         """Every party's records; only the first unit of the first party differs between the two sides."""
         own = _holding(self.after if moved else self.before, unit=0)
         bystander = _BYSTANDER if not self.findings else [(_LEFT, _RIGHT, (1,) * len(self.findings))]
-        others = [_holding(bystander, unit=1), _holding(bystander, unit=2)]
+        others = [_holding(bystander, unit=1 + number) for number in range(self.bystanders)]
         party = tuple(np.concatenate(parts) for parts in zip(*others, strict=True))
         first = tuple(np.concatenate(parts) for parts in zip(own, *others, strict=True))
         return [first, *([party] * (PARTIES - 1))]  # type: ignore[list-item]  # three arrays each, as in a Holding
@@ -530,11 +532,12 @@ def _record_study(
     return record_study(plan, names=names, epsilon=budgets, delta=np.full(PARTIES, delta))
 
 
-# More than two classes, so that the direction of a residual depends on the scores: none, and some that leave it as long
-# as it can be.
+# More than two classes, so that the direction of a residual depends on the scores: these are of class 0 alone, leave
+# residuals of its records in one direction, as long as they can be, and turn those of others.
 _OF_RESIDUALS = 3
 _FEW_FEATURES = Blocks(GRADED_FEATURES.features, GRADED_FEATURES.blocks[:1])
-FIRST_SCORES = tuple(FirstScores.of(size * np.eye(_FEW_FEATURES.rows, _OF_RESIDUALS)) for size in (0.0, 0.05))
+_OF_CLASS_0 = np.outer(np.ones(_FEW_FEATURES.rows), np.arange(_OF_RESIDUALS) == 0)
+FIRST_SCORES = tuple(FirstScores.of(size * _OF_CLASS_0) for size in (-0.2, 0.2))
 
 
 def asked_twice(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
@@ -553,7 +556,7 @@ GRADED = AuditedSums("graded", ("record", "patient"), graded_cases, _record_stud
 FINDINGS = AuditedSums("findings", ("record", "patient"), finding_cases, _record_study, contributions)
 TWICE = AuditedSums(
     "graded, twice", ("record", "patient"),
-    lambda unit: [replace(case, queries=_FEW_FEATURES) for case in graded_cases(unit)],
+    lambda unit: [replace(case, queries=_FEW_FEATURES, bystanders=6) for case in graded_cases(unit)],
     partial(_record_study, classes=_OF_RESIDUALS, residuals=True), asked_twice,
 )  # fmt: skip
 SUMS = (RECORDS, GRADED, FINDINGS, TWICE)
