@@ -6,17 +6,25 @@ import hashlib
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
+
+# What decides the result of a run, beside a method's or a command's own code.
+OF_RESULTS: Final = (
+    "protocols", "coordinator.labelling", "coordinator.queries", "coordinator.students", "party.teachers",
+    "party.voting", "runtime.torch_networks", "simulations.datasets", "simulations.pipeline", "simulations.planning",
+    "simulations.setup", "simulations.stages",
+)  # fmt: skip
 
 
 @cache
 def source_digest(*modules: str) -> str:
-    """The hash of these modules' source, without importing them; a package counts with all its files."""
+    """The hash of these modules' source, without importing them; a package counts with all its files and folders."""
     digest = hashlib.sha256()
     for module in modules:
         found = find_spec(module)
         assert found is not None  # whoever asks names modules that there are
         assert found.origin is not None  # source code, not a namespace
         path = Path(found.origin)
-        for each in sorted(path.parent.glob("*.py")) if path.name == "__init__.py" else [path]:
-            digest.update(each.name.encode() + each.read_bytes())
+        for each in sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]:
+            digest.update(str(each.relative_to(path.parent)).encode() + each.read_bytes())
     return digest.hexdigest()

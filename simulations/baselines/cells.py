@@ -24,7 +24,7 @@ from simulations.datasets.dataset import content_digest
 from simulations.datasets.groups import Grouping, groupings
 from simulations.progress import Reporter
 from simulations.setup.experiment import OF_RECORDS, Experiment, experiment, setting, write_config
-from simulations.source import source_digest
+from simulations.source import OF_RESULTS, source_digest
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 
 # Settings that a comparison does not have, and what it has instead.
@@ -39,13 +39,6 @@ _NOT_HERE = {
     "baselines": "--methods names them",
     "attack": "a comparison has no private figures",
 }
-
-
-# What decides a cell, beside the module of its method.
-_SOURCE = (
-    "simulations.baselines", "simulations.datasets.groups", "simulations.stages", "protocols.mechanisms",
-    "protocols.budgets",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -160,7 +153,7 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
             about = (
                 f"{name} {epsilon} {write_config(inputs.settings)} {usual} {inputs.fingerprint} {comparison.features} "
                 f"{features.fingerprint} {[(each.attribute, each.names) for each in groups]} "
-                f"{source_digest(*_SOURCE, METHODS[name].where.partition(':')[0])}"
+                f"{source_digest(*OF_RESULTS, 'simulations.baselines', _package(METHODS[name].where))}"
             )
             path = kept / f"{content_digest(text=about)}.json"
             if path.exists():
@@ -178,6 +171,12 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
             stage.update(done, len(comparison.cells))
     place = {name: at for at, name in enumerate(comparison.methods)}
     return _with_gains(sorted(rows, key=lambda row: (place[row["method"]], row["epsilon"] or 0.0, row["seed"])))
+
+
+def _package(where: str) -> str:
+    """What a method's own code imports lies beside it. where: module:name."""
+    module = where.partition(":")[0]
+    return module.rpartition(".")[0] or module
 
 
 def _inputs(comparison: Comparison, seed: int, *, host: Host, reporter: Reporter) -> DatasetInputs:

@@ -35,7 +35,7 @@ from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import SETTINGS, VOTERS, Experiment, experiment, parse_seeds
-from simulations.source import source_digest
+from simulations.source import OF_RESULTS, source_digest
 from simulations.stages.inputs import Host, Inputs, read_inputs, with_settings
 from simulations.stages.vote_source import VoteSource, labelled_source, votes_source
 
@@ -193,7 +193,7 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
     cells: list[Cell] = []
     doubted: dict[str, None] = {}
     shared = _Shared(host, reporter)
-    source = source_digest("simulations.sweep", "simulations.stages", "protocols.mechanisms", "protocols.budgets")
+    source = source_digest(*OF_RESULTS, "simulations.sweep")
     for number, settings in sorted(sweep.cells, key=lambda cell: votes_key(cell[1])):
         try:
             inputs = shared.inputs(settings)

@@ -1,0 +1,15 @@
+"""What is kept from earlier runs is made anew once the code that decides it has changed."""
+
+import grimp
+
+from simulations.source import OF_RESULTS
+
+# They carry messages, read files whose content is in the key, or show what was found.
+_DECIDE_NOTHING = ("coordinator.in_process", "party.party", "party.asking.report", "party.data")
+
+
+def test_kept_results_name_every_package_that_decides_them():
+    graph = grimp.build_graph("protocols", "coordinator", "party", "simulations", cache_dir=None)
+    imported = graph.find_upstream_modules("simulations.baselines.methods")
+    rooms = ("protocols.", "coordinator.", "party.")
+    assert all(each.startswith((*OF_RESULTS, *_DECIDE_NOTHING)) for each in imported if each.startswith(rooms))
