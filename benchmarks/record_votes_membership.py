@@ -1,15 +1,16 @@
 """The membership game where records vote: what attackers find of one replaced record, and the ceiling of its epsilon.
 
     python benchmarks/record_votes_membership.py --data-dir DATA --epsilons 0.5,1,8 [--record-queries columns]
+        [--residuals]
 
 heart_disease with its four hospitals. The attacker knows every record of every party but one, which is either the
 target or another record: what replace-one neighbours are. The target is a record of the hospital with the fewest: of a
 few pairs drawn at random, the one whose replacement moves the sums furthest. Where votes are graded the other record
 may also be the target itself with another label, which moves them nearly as far as anything. Each run is the real path:
 contributions of all parties, a study with fresh noise, soft labels of the pool, a student. Two attackers score it: one
-reads the released sums, by the statistic that is most powerful for them (linear in the cells, Neyman & Pearson); one
-asks the student for the target's probability (Yeom et al. 2018). The control publishes the sums without noise; it must
-be flagged, and nothing else may be.
+reads the released sums, by the statistic that is most powerful for them (linear in the cells, Neyman & Pearson; of a
+second sum, once the first one says what it is about); one asks the student for the target's probability (Yeom et al.
+2018). The control publishes the sums without noise; it must be flagged, and nothing else may be.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 
+from coordinator.labelling.soft_labels import SoftLabels
 from coordinator.queries.choice import COLUMNS, GRADED, QueryChoice, make_queries
 from coordinator.students import SCORES, student_kind
 from coordinator.students.scores import ScoresStudent
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.labelling.coordinator import Labelling
+from protocols.labelling.coordinator import Labelling, SecondSum
+from protocols.levels.level import BatchNoise
 from protocols.research.private import Private
 from protocols.study.levels import Clear
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
@@ -38,14 +41,15 @@ from protocols.study.released_noise import noise_of_mean
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
+from protocols.sums.residuals import FirstScores
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
 from simulations.membership.attack import ceiling_of, loss
 from simulations.membership.report import AttackCeiling, Estimate, RateAt, advantage, area, best_threshold, rates
 from simulations.setup.levels import drawn_noise
 from simulations.setup.partition import BySite, partition
-from simulations.stages.record_cells import Contribution
-from simulations.stages.record_votes import contributions, soft_pool_labels
+from simulations.stages.record_cells import Contribution, RecordCells
+from simulations.stages.record_votes import cells_of_holdings, soft_pool_labels
 from simulations.stages.replay import replay
 from simulations.stages.stored_votes import RecordSums
 
@@ -80,21 +84,26 @@ class Game:
 
     @property
     def squared_move(self) -> float:
-        """How far the parties' sums move in L2, squared, as a share of what the party's weight allows."""
-        before, after = (np.sum(self.sums(replaced=replaced), axis=0) for replaced in (False, True))
-        weight = round(self.study.roster[self.seat].weight * self.study.units)
-        return float(np.square((before - after) / weight).sum()) / self.study.votes.delta_squared
+        """How far the parties' first sums move in L2, squared, as a share of what the party's weight allows them."""
+        before, after = (np.sum(self.said(replaced=each).sums(self.study), axis=0) for each in (False, True))
+        weight, votes = round(self.study.roster[self.seat].weight * self.study.units), unit_sums(self.study)
+        return float(np.square((before - after) / weight).sum()) * (1 + votes.residuals) / votes.delta_squared
 
-    def sums(self, *, replaced: bool) -> list[Contribution]:
-        """What every party contributes, with the target or with the other record."""
+    def said(self, *, replaced: bool) -> RecordCells:
+        """What every party's records say, with the target or with the other record."""
         if not replaced:
-            return contributions(self.study, self.queries, self.holdings)
+            return cells_of_holdings(self.study, self.queries, self.holdings)
         inputs, labels, patients = self.holdings[self.seat]
         inputs, labels = inputs.copy(), labels.copy()
         inputs[self.position], labels[self.position] = self.other_input, self.other_label
         holdings = list(self.holdings)
         holdings[self.seat] = (inputs, labels, patients)
-        return contributions(self.study, self.queries, holdings)
+        return cells_of_holdings(self.study, self.queries, holdings)
+
+    def soft(self, labelling: Labelling, first: FirstScores | None = None) -> SoftLabels:
+        """The pool's soft labels of what was released; first: what the second sum was about."""
+        population = unit_sums(self.study).population
+        return soft_pool_labels(self.study, labelling, self.queries, self.pool, records=population, first=first)
 
 
 @dataclass(frozen=True)
@@ -128,18 +137,28 @@ def play(
     for name, value, least in (("runs", runs, _FEWEST_RUNS), ("student_runs", student_runs, 0)):
         if not (value >= least and (value <= runs) and (value == 0 or value >= _FEWEST_RUNS)):
             raise InvalidInput(f"{name} is {value}; allowed: {least} to {runs}, and at least {_FEWEST_RUNS} if any")
-    sides = [game.sums(replaced=replaced) for replaced in (False, True)]
-    before, after = (np.sum(each, axis=0).astype(np.float64) for each in sides)
-    towards = before - after
+    sides = [game.said(replaced=replaced) for replaced in (False, True)]
+    sums = [each.sums(game.study) for each in sides]
+    totals = [np.sum(each, axis=0) for each in sums]
     by_sums: list[list[float]] = [[], []]
     by_student: list[list[float]] = [[], []]
     for run in range(runs):
-        for side, sums in enumerate(sides):
+        for side in range(2):
             drawn = _derived(seed, run, side)
-            labelling = _released(game.study, sums, seed=drawn, noise=noise)
-            by_sums[side].append(float((labelling.cells * towards).sum()))
+            source = drawn_noise(game.study, seed=drawn)
+            labelling = _released(game.study, sums[side], source, noise=noise)
+            told, first = _towards(labelling.cells, *totals), None
+            if unit_sums(game.study).residuals:
+                first = FirstScores.of(game.soft(labelling).scores.coefficients)
+                again = [np.sum(each.residuals(game.study, first), axis=0) for each in sides]
+                everybody = np.full(len(game.study.roster), True)
+                _, cells = game.study.released(again[side] / game.study.units, source(everybody), predictions=None)
+                labelling = replace(labelling, again=SecondSum(cells if noise else again[side], everybody))
+                told += _towards(labelling.again.cells, *again)
+            by_sums[side].append(told)
             if run < student_runs:
-                by_student[side].append(_student_score(game, labelling, student=student, seed=drawn))
+                soft = game.soft(labelling, first)
+                by_student[side].append(_student_score(game, soft, student=student, seed=drawn))
     ceiling = ceiling_of(
         game.study.budgets.epsilon_guaranteed[game.seat], np.float64(game.study.roster[game.seat].delta)
     )
@@ -153,15 +172,18 @@ def _derived(seed: int, run: int, side: int) -> int:
     return int(simulation_rng(seed, "membership game", run, side).integers(2**31))
 
 
-def _released(study: Study, sums: Sequence[Contribution], *, seed: int, noise: bool) -> Labelling:
-    made = replay(study, RecordSums(study.classes, sums), noise=drawn_noise(study, seed=seed), presence=None).labelling
+def _released(study: Study, sums: Sequence[Contribution], source: BatchNoise, *, noise: bool) -> Labelling:
+    made = replay(study, RecordSums(study.classes, sums), noise=source, presence=None).labelling
     return made if noise else replace(made, cells=np.sum(sums, axis=0))
 
 
-def _student_score(game: Game, labelling: Labelling, *, student: str, seed: int) -> float:
+def _towards(cells: ndarray, before: ndarray, after: ndarray) -> float:
+    """In proportion to the log-likelihood ratio of both sides, as all cells have the same noise."""
+    return float(((cells - (before + after) / 2) * (before - after)).sum())
+
+
+def _student_score(game: Game, soft: SoftLabels, *, student: str, seed: int) -> float:
     """The logarithm of the student's odds of the target's label."""
-    population = unit_sums(game.study).population
-    soft = soft_pool_labels(game.study, labelling, game.queries, game.pool, records=population)
     inputs, label = game.target
     if student == SCORES:
         made = ScoresStudent.of(game.queries, soft.scores)
@@ -202,6 +224,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=4000)
     parser.add_argument("--student-runs", type=int, default=200)
     parser.add_argument("--record-queries", choices=(GRADED, COLUMNS), default=GRADED)
+    parser.add_argument("--residuals", action="store_true", help="units are asked twice")
     parser.add_argument("--student", help="[scores of graded votes, else logistic_regression]")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
@@ -209,7 +232,7 @@ def main() -> None:
     student = asked.student or (SCORES if asked.record_queries == GRADED else "logistic_regression")
     for epsilon in (float(each) for each in asked.epsilons.split(",")):
         game = _game(asked, epsilon)
-        print(f"\n{game.squared_move:.3f} of the squared move that is charged")
+        print(f"\n{game.squared_move:.3f} of the squared move that is charged, in the first sum")
         print(f"heart_disease, epsilon {epsilon:g} at delta {_DELTA:g}, unit record, replace-one")
         for what, noise, runs in (("private", True, asked.runs), ("control", False, 2 * asked.student_runs)):
             found = play(
@@ -239,6 +262,7 @@ def _game(asked: argparse.Namespace, epsilon: float) -> Game:
             rule="exhaustive",
             level=Clear(),
             quorum=seats,
+            residuals=asked.residuals,
         )
         return record_study(plan, names=data.site_names, epsilon=np.full(seats, epsilon), delta=np.full(seats, _DELTA))
 
