@@ -299,9 +299,11 @@ class ServedStudy:
         if not self._late.left_out():
             return
         faults = [each for each in self._store.faults(self.name) if each.code in LATE and each.last_s >= asked_s]
-        missed = Counter(each.seat for each in faults if not self._ledger.settled(each.number).get(each.seat))
-        often = {seat: times for seat, times in sorted(missed.items()) if times >= self.study.terms.misses}
-        if often.keys() - set(self._not_asked()):
+        late = {(each.number, each.seat) for each in faults}  # of a batch that is tried again there may be several
+        missed = Counter(seat for number, seat in late if self._ledger.settled(number).get(seat) == 0)
+        most, gone = self.study.terms.misses, self._not_asked()
+        often = {seat: times for seat, times in sorted(missed.items()) if times >= most and seat not in gone}
+        if often:
             raise Missed(self.name, often)
 
     def _wait_for_all(self, job: Job, patience_s: float) -> list[str]:
