@@ -68,7 +68,7 @@ def stuck_batch(store: Store, name: str) -> StuckBatch:
             raise Refused(Code.NO_OPEN_BATCH, f"every batch of {name!r} that was asked was released or given up")
         found = StuckBatch(stored.number, stored.queries, ledger.charged(stored.number), ledger.given_up(stored.number))
         if not found.given_up:
-            _check_missing(store, study, job, found.number, openers(ledger, stored.digest))
+            _check_missing(store, study, job, found, openers(ledger, stored.digest))
     return found
 
 
@@ -93,13 +93,14 @@ def give_up(store: Store, name: str, number: int) -> None:
             store.trail.append("batch_given_up", study=name, batch=number)
 
 
-def _check_missing(store: Store, study: DeployedStudy, job: Job, number: int, openers: list[int] | None) -> None:
+def _check_missing(store: Store, study: DeployedStudy, job: Job, batch: StuckBatch, openers: list[int] | None) -> None:
     """Raises Refused if the seats for which the batch last waited are back and complete its quorum.
 
     A late seat does not count as back: the labelling already waited for it. openers: positions of the only seats that
-    can open the batch; None if any seat may answer.
+    can open the batch; None if any seat that it asks may answer.
     """
-    needed = [seat.party for at, seat in enumerate(study.roster) if openers is None or at in openers]
+    number, seats = batch.number, study.seats
+    needed = [seat for seat in batch.charged if openers is None or seats[seat] in openers]
     since_s, connected = store.last_s("job_started", job.number), set()
     if alive(store, now_s=time.time()) is not None:
         connected = {each.party for each in store.sessions()}

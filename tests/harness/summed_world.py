@@ -44,10 +44,10 @@ class World:
         }
         return InProcessTransport(handlers)(requests)
 
-    def label(self):
+    def label(self, without=()):
         return Coordinator(
             STUDY, ledger=self.own, aggregation=SummedAggregation(), exchange=self.exchange, run=b"run"
-        ).label(POOL)
+        ).label(POOL, without=lambda: without)
 
     def close(self):
         for ledger in (*self.ledgers.values(), self.own):

@@ -18,7 +18,7 @@ parties.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -213,6 +213,11 @@ class SummedAggregation(Aggregation):
         """Nothing: every batch may be followed by another."""
 
     def count(self, reserved: ReservedBatch) -> Counted:
+        counted = self._counted(reserved)
+        left_out = {seat: code for seat, code in counted.left_out.items() if seat in reserved.seats}
+        return replace(counted, left_out=left_out)
+
+    def _counted(self, reserved: ReservedBatch) -> Counted:
         study = reserved.study
         context = context_of(study, reserved.request.digest, queries=len(reserved.request.batch.ids))
         verify = roster_verifier(study)
@@ -245,9 +250,10 @@ class SummedAggregation(Aggregation):
     def _shared(self, reserved: ReservedBatch, context: Context, verify: Verify, left_out: dict[str, str]) -> Shared:
         noted = reserved.ledger.noted(reserved.request.digest, _SHARED)
         if noted is None:
-            everyone = np.ones(context.parties, dtype=bool)
+            # Of the roster, whose masks the context is of, nobody takes part but those that the batch is charged to.
+            asked = np.array([name in reserved.seats for name in context.members])
             queries = np.array([len(reserved.request.batch.ids)], dtype=np.int64)
-            replies = self._step(reserved, "sum_keys", everyone, lambda _: (queries,), left_out)
+            replies = self._step(reserved, "sum_keys", asked, lambda _: (queries,), left_out)
             advertised = collect_keys(context, replies, verify=verify)
             keys = advertised.keys
             dealt = collect_dealings(

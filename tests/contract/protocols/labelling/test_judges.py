@@ -26,8 +26,9 @@ MODEL = b"a model"
 class Judging:
     """A study with a second batch, its parties and a coordinator, whose exchange and ledgers a test looks at."""
 
-    def __init__(self, level, *, queries=GRADED, residuals=False):
-        self.study = study_of(level, queries=queries, evaluation=None if residuals else TERMS, residuals=residuals)
+    def __init__(self, level, *, queries=GRADED, residuals=False, **how):
+        judges = None if residuals else TERMS
+        self.study = study_of(level, queries=queries, evaluation=judges, residuals=residuals, **how)
         rng = np.random.default_rng(5)
         self.votes = contributions(self.study, queries, HOLDINGS)
         self.judged = [rng.integers(0, 50, (TERMS.rows, 2)) for _ in range(3)]
@@ -45,7 +46,7 @@ class Judging:
             )
             for at, seat in enumerate(self.study.roster)
         }
-        self.absent = set()
+        self.absent, self.lost = set(), set()
 
     def _says(self, batch, at):
         self.models.append(batch.model)
@@ -65,7 +66,9 @@ class Judging:
         def exchange(requests):
             # Through the bytes of the wire, as between organisations.
             sent = {name: decode(encode(each)) for name, each in requests.items() if name not in self.absent}
-            return {name: None for name in requests} | (transport(sent) if sent else {})
+            replies = {name: None for name in requests} | (transport(sent) if sent else {})
+            votes = {name for name, each in requests.items() if isinstance(each, VoteRequest)}
+            return replies | dict.fromkeys(votes & self.lost)
 
         aggregation = simulated_aggregation(self.study, guardians=self.guardians, seed=1)
         return Coordinator(self.study, ledger=self.ledger, aggregation=aggregation, exchange=exchange, run=bytes(16))
@@ -140,6 +143,18 @@ def test_without_a_quorum_nothing_is_released_and_asking_again_continues():
     assert few.refusals == {"b": "absent"}
     test.absent = set()
     assert test.coordinator().ask_again(MODEL).counted.all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_whose_votes_were_lost_is_not_asked_for_residuals_though_it_paid_for_them(level):
+    test = Judging(level, residuals=True, quorum=2, colluders=0)
+    test.lost = {"c"}
+    assert test.label().stop.reason == "pool_exhausted"
+    assert test.spent()[2] > test.ledger.balance("c").spent == 0
+    test.lost = set()
+    found = test.coordinator().ask_again(FirstScores.of(np.ones((GRADED.rows, 2))).to_bytes())
+    assert found.counted.tolist() == [True, True, False]
+    assert (len(test.models), found.refusals) == (5, {})
 
 
 def test_no_other_model_is_judged_and_none_before_votes():

@@ -16,9 +16,7 @@ def signed(world, context, statement):
     """The attacker's signature of a statement, and its tags for the neighbours."""
     authenticator, place = world.parties[ATTACKER]._ballot._authenticator, NAMES.index(ATTACKER)
     neighbours = [context.members[other] for other in context.graph.neighbours(place).tolist()]
-    return sized(authenticator.sign(statement)), table_of(
-        [authenticator.tag(name, statement) for name in neighbours]
-    )
+    return sized(authenticator.sign(statement)), table_of([authenticator.tag(name, statement) for name in neighbours])
 
 
 def low_order(row):
@@ -84,6 +82,17 @@ def test_the_batch_is_released_without_the_attacker_who_alone_is_named(name):
     assert [world.ledgers[seat].balance(seat).spent for seat in honest] == [released[seat] for seat in honest]
     # It was out before anybody was asked for votes, itself too.
     assert world.ledgers[ATTACKER].balance(ATTACKER).spent == released[ATTACKER] == 0
+    world.close()
+
+
+def test_a_seat_that_is_done_without_is_asked_for_nothing_and_pays_nothing():
+    asked = set()
+    world = World(lambda name, request, reply: asked.add(name) or reply)
+    found = world.label(without=(ATTACKER,))
+    assert (found.labels >= 0).any()
+    assert asked == {*NAMES} - {ATTACKER}
+    assert found.refusals == found.ledger_differences == {}
+    assert world.ledgers[ATTACKER].balance(ATTACKER).spent == 0
     world.close()
 
 
