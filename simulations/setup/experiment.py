@@ -63,14 +63,15 @@ class Voters:
 
     check: raises InvalidInput for a setting that has no effect, or no meaning, with them, given the settings that
     somebody chose, by name; assumed: settings that are not given; usual_noise: whether noise that is not given is the
-    usual one; counted: settings on which their votes depend; curve: whether a plan has a curve of labels; rehearsed:
-    flags of --optimise that a plan has without it.
+    usual one; counted: settings on which their votes depend; idle: those that config.toml leaves out; curve: whether a
+    plan has a curve of labels; rehearsed: flags of --optimise that a plan has without it.
     """
 
     check: Callable[[Experiment, dict[str, object]], None]
     assumed: Mapping[str, object]
     usual_noise: bool
     counted: frozenset[str]
+    idle: list[str] | tuple[()]
     curve: bool
     rehearsed: tuple[str, ...]
 
@@ -110,18 +111,14 @@ def _check_records(settings: Experiment, given: dict[str, object]) -> None:
 _BUDGETED = "unit confidentiality units budgets delta weights colluders quorum evaluate residuals".split()
 VOTERS: Mapping[type[Votes], Voters] = {
     TeacherVotes: Voters(
-        check=check_teachers, assumed={}, usual_noise=True, counted=frozenset(), curve=True, rehearsed=()
+        check=check_teachers, assumed={}, usual_noise=True, counted=frozenset(), idle=(), curve=True, rehearsed=()
     ),
     # What is released are sums: there is no other view.
     UnitSums: Voters(
-        check=_check_records,
-        assumed={"view": UnitSums.view},
-        usual_noise=False,
-        counted=frozenset(_BUDGETED),
-        curve=False,
-        rehearsed=("accuracy",),
+        check=_check_records, assumed={"view": UnitSums.view}, usual_noise=False, counted=frozenset(_BUDGETED),
+        idle=OF_TEACHERS, curve=False, rehearsed=("accuracy",),
     ),
-}
+}  # fmt: skip
 
 
 def is_graded(settings: Experiment) -> bool:
@@ -425,7 +422,8 @@ def write_config(settings: Experiment, study: Study | None = None) -> str:
     """
     import tomli_w
 
-    text = tomli_w.dumps(settings.known)
+    idle = VOTERS[settings.votes_by].idle
+    text = tomli_w.dumps({name: value for name, value in settings.known.items() if name not in idle})
     if study is None or not settings.usual_noise:
         return text
     usual = ", ".join(f"{name} = {value:.6g}" for name, value in study.mechanism.values.items())
