@@ -349,26 +349,25 @@ class Store:
         return study
 
     def ask_job(self, study: str, *, student: str | None, without: Sequence[str] = ()) -> Job:
-        """The open job of a study, or a new one. without: see Job; added to those of an open one."""
+        """The open job of a study, or a new one. without: see Job; added to those of the last one."""
         with self._database.transaction():
-            last = self.job(study)
-            if last is not None and not last.ended:
-                if without:
-                    both = tuple(dict.fromkeys((*last.without, *without)))
-                    query = "UPDATE job SET without_seats = ? WHERE number = ?"
-                    self._database.execute(query, (" ".join(both), last.number))
-                    self.trail.append("job_without", study=study, job=last.number, seats=",".join(without))
-                    return replace(last, without=both)
-                return last
-            done = (last.batches, last.asked, last.answered) if last else (0, 0, 0)
-            without = tuple(dict.fromkeys((*(last.without if last else ()), *without)))
-            self._database.execute(
-                "INSERT INTO job (study, student, batches, asked, answered, message, without_seats) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (study, student, *done, "waiting for serve", " ".join(without)),
-            )
-            (made,) = self._newest_job(study)
-            self.trail.append("job_asked", study=study, job=made.number)
+            made = self.job(study)
+            kept = made.without if made else ()
+            if made is None or made.ended:
+                done = (made.batches, made.asked, made.answered) if made else (0, 0, 0)
+                self._database.execute(
+                    "INSERT INTO job (study, student, batches, asked, answered, message, without_seats) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (study, student, *done, "waiting for serve", "\n".join(kept)),
+                )
+                (made,) = self._newest_job(study)
+                self.trail.append("job_asked", study=study, job=made.number)
+            if not without:
+                return made
+            made = replace(made, without=tuple(dict.fromkeys((*kept, *without))))
+            query = "UPDATE job SET without_seats = ? WHERE number = ?"
+            self._database.execute(query, ("\n".join(made.without), made.number))
+            self.trail.append("job_without", study=study, job=made.number, seats=",".join(without))
             return made
 
     def job(self, study: str) -> Job | None:
@@ -541,7 +540,7 @@ _JOBS = "SELECT number, study, student, state, batches, asked, answered, message
 
 
 def _job(*row: Any) -> Job:  # the columns of _JOBS
-    return replace(Job(*row[:-1]), without=tuple(row[-1].split()))
+    return replace(Job(*row[:-1]), without=tuple(row[-1].splitlines()))
 
 
 def ledger_path(home: CoordinatorHome, study: str) -> Path:

@@ -184,6 +184,16 @@ def test_what_a_labelling_left_is_read_back(tmp_path):
         assert found.ledger == home.study("test") / "ledger.sqlite"
 
 
+def test_seats_that_a_study_is_done_without_stay_so_for_later_jobs_whatever_their_groups_are_called(tmp_path):
+    with Store(CoordinatorHome(tmp_path)) as store:
+        store.add_study(STUDY)
+        for seats in (("west/high risk",), (), ("east",), ("north/two words", "east")):
+            store.end_job(store.ask_job("test", student=None, without=seats).number, "stopped", "", None)
+        assert store.job("test").without == ("west/high risk", "east", "north/two words")
+        said = [each.fields["seats"] for each in store.entries() if each.event == "job_without"]
+    assert said == ["west/high risk", "east", "north/two words,east"]
+
+
 def test_the_same_fault_again_is_counted(tmp_path):
     home = make_home(tmp_path)
     add_study(home, tmp_path)
