@@ -19,6 +19,7 @@ from typing import Any
 import jaxtyping
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # As simulations/engines/flower.py sets it. gRPC reads it when it is first imported, which here may be by another test.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
@@ -89,15 +90,21 @@ def _checked(what: Any = None, *, typechecker: Any) -> Any:
 jaxtyping.jaxtyped = _checked
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
     """With several workers, the tests of a folder are one worker's: what they share is made once.
 
     Pages of documentation that go on from each other, runs of an engine and points of a curve take minutes to make
-    twice. Where `--dist` is not `loadgroup`, this changes nothing.
+    twice. Not by pytest-xdist's own groups: version 3.8 loses them with pytest 9.2, and hands out test by test.
     """
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(item.path.parent.relative_to(Path(__file__).parent).as_posix()))
+    return _ByFolder(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+class _ByFolder(LoadScopeScheduling):
+    """Hands out one folder after the other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.partition("::")[0].rpartition("/")[0]
 
 
 def pytest_collection_finish() -> None:
