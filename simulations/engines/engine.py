@@ -194,20 +194,20 @@ def _nothing(node: Any) -> None:
     """In place of what starts a process, and returns nothing."""
 
 
-def _when_registered(get_node: Any, within_s: float, *about: Any) -> Any:
+def _when_registered(get_node: Any, *about: Any) -> Any:
     """What get_node says of a node once it is registered. Raises TimeoutError, which Ray hands on."""
-    ends = time.monotonic() + within_s
+    ends = time.monotonic() + START_WITHIN_S
     while True:
         try:
             return get_node(*about)
         except RuntimeError as error:
             if time.monotonic() > ends:
-                raise TimeoutError(f"its node manager did not register within {within_s:g} s") from error
+                raise TimeoutError(f"its node manager did not register within {START_WITHIN_S:g} s") from error
         time.sleep(_LOOK_S)
 
 
 @contextmanager
-def lean(node: type[Any], services: Any, *, within_s: float = START_WITHIN_S) -> Iterator[None]:
+def lean(node: type[Any], services: Any) -> Iterator[None]:
     """While this is open, ray.init starts Ray's store of names, its node manager and that one's agents alone, and waits
     for them; if the body raises, what was started has ended when this does.
 
@@ -226,7 +226,7 @@ def lean(node: type[Any], services: Any, *, within_s: float = START_WITHIN_S) ->
         (node, "start_monitor"): _nothing,
         (node, "start_log_monitor"): _nothing,
         (node, "start_head_processes"): noted,
-        (services, "get_node"): partial(_when_registered, get_node, within_s),
+        (services, "get_node"): partial(_when_registered, get_node),
     }
     before = {(owner, name): getattr(owner, name) for owner, name in instead}
     try:

@@ -1,7 +1,6 @@
 import ast
 import os
 import re
-from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -81,7 +80,7 @@ def test_a_start_of_ray_that_fails_is_an_engines_error_and_leaves_no_process(
 
     ours = {each.pid for each in psutil.Process().children(recursive=True)}
     monkeypatch.setattr(flower.ray._private.services, "get_node", not_yet)
-    monkeypatch.setattr(flower, "lean", partial(lean, within_s=0.0))
+    monkeypatch.setattr("simulations.engines.engine.START_WITHIN_S", 0.0)
     with refuses(EngineFailed, "Ray", "0 s"):
         flower.Flower(workers=1).run(HostSpec("tests.harness.echo_host:open_host"), ["a"], lambda exchange: None)
     left = [each for each in psutil.Process().children(recursive=True) if each.pid not in ours]
