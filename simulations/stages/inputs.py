@@ -306,7 +306,7 @@ class VoteInputs:
 Inputs = DatasetInputs | VoteInputs
 # Tables are standardised: hardly a value is larger.
 TABLE_BOUND = 8.0
-# What stays where data and features stay, and the settings of features.
+# What stays where data and features stay, and the settings of features. Features of records are those of their queries.
 _OF_FEATURES = ("features", "_encoded", "taught", "studied", "as_rows")
 _SETTINGS_OF_FEATURES = ("features", "teacher_features", "student_features")
 _SETTINGS_OF_QUERIES = ("record_queries", "bins", "nearest", "partitions", "features", "data_seed")
@@ -356,10 +356,11 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
     _check_training(settings)
     resolved = _resolved(settings, inputs.dataset)
     made = DatasetInputs(resolved, inputs.dataset, inputs.shards, inputs.asker, inputs.host)
-    if all(getattr(made.settings, name) == getattr(inputs.settings, name) for name in _SETTINGS_OF_FEATURES):
+    voters, before = _OF_VOTERS[resolved.votes_by], inputs.settings
+    vars(made).update({name: getattr(inputs, name) for name in voters.kept(resolved, before)})
+    same_queries = vars(made).get("query_map") is vars(inputs).get("query_map")
+    if resolved.votes_by is before.votes_by and same_queries and _same(resolved, before, _SETTINGS_OF_FEATURES):
         vars(made).update({name: vars(inputs)[name] for name in _OF_FEATURES if name in vars(inputs)})
-    voters = _OF_VOTERS[settings.votes_by]
-    vars(made).update({name: getattr(inputs, name) for name in voters.kept(settings, inputs.settings)})
     voters.check(made, reporter)
     return made
 
@@ -548,10 +549,14 @@ class _OfVoters:
     kept: Callable[[Experiment, Experiment], tuple[str, ...]]
 
 
+def _same(settings: Experiment, before: Experiment, names: tuple[str, ...]) -> bool:
+    return all(getattr(settings, name) == getattr(before, name) for name in names)
+
+
 def _kept_of_records(settings: Experiment, before: Experiment) -> tuple[str, ...]:
     """Graded features follow from the budgets, too."""
-    same = all(getattr(settings, name) == getattr(before, name) for name in _SETTINGS_OF_QUERIES)
-    return ("population", "query_map") if same and not is_graded(settings) else ("population",)
+    same = _same(settings, before, _SETTINGS_OF_QUERIES) and not is_graded(settings)
+    return ("population", "query_map") if same else ("population",)
 
 
 _OF_VOTERS = {
