@@ -51,16 +51,17 @@ class Judges:
 
     def to_bytes(self, study: DeployedStudy, pair: bytes) -> bytes:
         """As they are kept. pair: names the votes that were counted with them."""
-        content = io.BytesIO()
-        np.savez(
-            content,
-            study=np.frombuffer(study.digest, np.uint8),
-            pair=np.frombuffer(pair, np.uint8),
-            runs=np.array([self.runs], "<i8"),
-            inputs=self.inputs.astype("<f4"),
-            **{name: getattr(self, name).astype("<i8") for name in ("labels", "units", "known_at", "digests")},
-        )
-        return content.getvalue()
+        whole = {name: getattr(self, name).astype("<i8") for name in _NAMES[4:]}
+        runs, inputs = np.array([self.runs], "<i8"), self.inputs.astype("<f4")
+        return kept_bytes(study, pair, runs=runs, inputs=inputs, **whole)
+
+
+def kept_bytes(study: DeployedStudy, pair: bytes, **arrays: ndarray) -> bytes:
+    """The file of what a seat's records are asked for later. pair: names the votes that were counted with it."""
+    content = io.BytesIO()
+    of = {"study": np.frombuffer(study.digest, np.uint8), "pair": np.frombuffer(pair, np.uint8)}
+    np.savez(content, **of, **arrays)  # type: ignore[arg-type]  # the stub takes the names for allow_pickle
+    return content.getvalue()
 
 
 def judges_of(

@@ -6,7 +6,6 @@ It is deleted once it was asked, or with a withdrawal.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from party.voting.judges import kept_bytes
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, Refused
 from protocols.refusals.code import Code
@@ -39,14 +39,7 @@ class SaidAgain:
 
     def to_bytes(self, study: DeployedStudy, pair: bytes) -> bytes:
         """As it is kept. pair: names the votes that were counted with it."""
-        content = io.BytesIO()
-        np.savez(
-            content,
-            study=np.frombuffer(study.digest, np.uint8),
-            pair=np.frombuffer(pair, np.uint8),
-            **{name: getattr(self, name).astype("<i8") for name in _NAMES[2:]},
-        )
-        return content.getvalue()
+        return kept_bytes(study, pair, **{name: getattr(self, name).astype("<i8") for name in _NAMES[2:]})
 
 
 class KeptResiduals:
