@@ -40,7 +40,7 @@ from protocols.study.study import Study
 from protocols.study.votes import UnitSums, unit_sums
 from protocols.sums.blocks import Blocks, Linear, Nearest, Signs
 from protocols.sums.residuals import FirstScores
-from simulations.audit.as_run import summed_noise
+from simulations.audit.as_run import noise_of_sources
 from simulations.audit.bounds import Samples
 from simulations.audit.breaks import HONEST_SUMS, Contribute, Holding, SumBreak, Sums, breaks_of, broken_noise
 from simulations.audit.laws import Agreement, agreement, whole_noise_evidence
@@ -237,9 +237,12 @@ class Sides:
 
     def told(self, seen: Float64[ndarray, "trials cells"]) -> Float64[ndarray, "trials numbers"]:
         """The entries less the middle of both sides; those that depend on the first sum in two parts, one of them 0."""
-        below = seen[:, :1] < 0
         middle = [(one + other) / 2 for one, other in zip(self.before, self.after, strict=True)]
-        moved, depends = seen - np.where(below, middle[1], middle[0]), middle[0] != middle[1]
+        depends = middle[0] != middle[1]
+        if not depends.any():
+            return seen - middle[0]
+        below = seen[:, :1] < 0
+        moved = seen - np.where(below, middle[1], middle[0])
         return np.concatenate([moved[:, ~depends], moved[:, depends] * ~below, moved[:, depends] * below], axis=1)
 
 
@@ -278,7 +281,7 @@ def told_apart(
         progress(size)
         seen = np.mean(shown, axis=0).reshape(size, cells)
         # Noise is added to whole numbers, so that others in their place may come after it.
-        return seen + (seen[:, :1] < 0) * (otherwise - total)
+        return seen + (seen[:, :1] < 0) * (otherwise - total) if (otherwise != total).any() else seen
 
     known = [released(moved, learned(trials)) for moved in (False, True)]
     weights, quantiles = _discriminant(*map(sides.told, known)), np.quantile(np.concatenate(known), _RANGES, axis=0)
@@ -287,7 +290,8 @@ def told_apart(
         return sides.told(seen) @ weights
 
     def ranges(seen: Float64[ndarray, "trials cells"]) -> Codes:
-        return np.stack([np.searchsorted(*each) for each in zip(quantiles.T, seen.T, strict=True)], axis=1)
+        # Comparing all with each of a few quantiles is faster than a search for each value.
+        return np.sum([seen > limits for limits in quantiles], axis=0, dtype=np.int64)
 
     statistics = [linear, *(_code_ratio(code_of, *map(code_of, known)) for code_of in (_low_bits, ranges))]
     step = max(1, _CHUNK // cells)
@@ -303,7 +307,7 @@ Codes = Int64[ndarray, "trials cells"]
 
 
 def _low_bits(seen: Float64[ndarray, "trials cells"]) -> Codes:
-    return np.floor(seen).astype(np.int64) % 8
+    return np.floor(seen).astype(np.int64) & 7
 
 
 def _code_ratio(
@@ -315,7 +319,8 @@ def _code_ratio(
         for codes in (before, after)
     ]
     ratio = np.log(shares[0]) - np.log(shares[1])
-    return lambda seen: ratio[np.arange(seen.shape[1]), code_of(seen)].sum(axis=1)
+    first = np.arange(len(ratio)) * ratio.shape[1]
+    return lambda seen: ratio.ravel()[code_of(seen) + first].sum(axis=1)
 
 
 def learned(trials: int) -> int:
@@ -374,7 +379,7 @@ def _distribution(study: Study) -> Below:
     if lattice is None:
         scale = sigma * study.units
         return lambda units: (scipy.special.ndtr((units - 0.5) / scale), scipy.special.ndtr((units + 0.5) / scale))
-    law = summed_noise(float(_share(study, lattice)), sources=lattice.shares)
+    law = noise_of_sources(float(_share(study, lattice)), sources=lattice.shares)
     return lambda units: (law.at_most(units - 1), law.at_most(units))
 
 
