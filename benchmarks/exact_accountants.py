@@ -15,7 +15,7 @@ from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.research.data_dependent import (
-    ORDERS,
+    FIGURE_ORDERS,
     Circumstances,
     DataDependentAccountant,
     Figures,
@@ -74,7 +74,7 @@ class Exact(DataDependentAccountant):
         if self._knows_votes or units.present.all():
             total = total_rdp(
                 evidence.counts,
-                ORDERS,
+                FIGURE_ORDERS,
                 setting=setting,
                 sensitivity=units.sensitivity,
                 own_votes=units.own_votes if self._knows_votes else None,
@@ -82,10 +82,10 @@ class Exact(DataDependentAccountant):
             return total.map(lambda rdp: renyi_figures(rdp, units.delta))
         # The costs of all queries are computed once per weight; each unit adds up those of its own queries.
         distinct = np.unique(units.sensitivity)
-        rows = [query_rdp(evidence.counts, ORDERS, setting=setting, sensitivity=float(s)) for s in distinct]
+        rows = [query_rdp(evidence.counts, FIGURE_ORDERS, setting=setting, sensitivity=float(s)) for s in distinct]
 
         def add_up(each: list[Directions]) -> Figures:
-            rdp = np.zeros((len(units.delta), len(ORDERS)))
+            rdp = np.zeros((len(units.delta), len(FIGURE_ORDERS)))
             for s, costs in zip(distinct, each, strict=True):
                 members = units.sensitivity == s
                 present = units.present[members].astype(np.float64)

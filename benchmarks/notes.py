@@ -22,7 +22,7 @@ from numpy import ndarray
 
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
-from simulations.datasets.columns import coded, text
+from simulations.datasets.columns import coded, text_column
 from simulations.datasets.dataset import Dataset, DatasetRequest
 
 CLASSES: Final = ("cardiac", "respiratory", "abdominal", "urinary", "neurological", "musculoskeletal")
@@ -208,7 +208,7 @@ def _one(items: Sequence[str], rng: np.random.Generator) -> str:
 
 
 SIZES = {"private": 8_000, "public": 1_500, "test": 1_000}
-COLUMNS = (text("note", USUAL_VECTORS),)
+COLUMNS = (text_column("note", USUAL_VECTORS),)
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,6 @@ from protocols.crypto.field import P
 from protocols.crypto.identity import key_to_pem, new_key, to_pem
 from protocols.crypto.randomness import system_source
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.comparison import Arrays
 from protocols.levels.hidden_queries.inference.computing import Answerer, Querier, deal
 from protocols.levels.hidden_queries.inference.model import (
     AveragePool,
@@ -57,7 +56,7 @@ from protocols.levels.hidden_queries.inference.model import (
 )
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from protocols.levels.two_server.shares import guardian_votes
-from protocols.wire.messages import decode_arrays, encode_arrays
+from protocols.wire.messages import Arrays, decode_arrays, encode_arrays
 
 MODELS = ("linear", "mlp", "cnn")
 SPU_ROLES = ("asking", "answering")

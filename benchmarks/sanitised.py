@@ -156,7 +156,7 @@ def _checked(
 
 
 # Orders that are searched, and smoothness parameters (beta times order).
-ORDERS = (3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 25.0, 30.0)
+FIGURE_ORDERS = (3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 25.0, 30.0)
 SMOOTHNESS = np.linspace(0.02, 0.46, 23)
 
 
@@ -193,14 +193,15 @@ def settings_that_hold(
     """
     every = [
         VoteSetting(sigma=sigma, order=order, classes=classes, weights=cast, sensitivity=sensitivity)
-        for order in ORDERS
+        for order in FIGURE_ORDERS
     ]
     shapes = [critical_points(setting) for setting in every]
     held = [setting for setting, shape in zip(every, shapes, strict=True) if shape.c5 and shape.c6]
     if not held:
         raise InvalidInput(
             f"condition C5 or C6 (Papernot et al. 2018, Appendix B.4) fails at sigma {sigma:g} for a unit of "
-            f"{sensitivity:g} votes at all orders from {ORDERS[0]:g} to {ORDERS[-1]:g}; allowed: more noise"
+            f"{sensitivity:g} votes at all orders from {FIGURE_ORDERS[0]:g} to {FIGURE_ORDERS[-1]:g}; allowed: more "
+            "noise"
         )
     return held
 

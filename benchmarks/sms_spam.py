@@ -17,12 +17,12 @@ from protocols.errors import DataCorrupt
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
 from runtime.checked_files import check_content, line_digests, read_unpacked
-from simulations.datasets.columns import coded, text
+from simulations.datasets.columns import coded, text_column
 from simulations.datasets.dataset import Dataset, DatasetRequest, cut_as_asked
 from simulations.datasets.sources import find, published
 
 # Two messages are signs alone.
-COLUMNS = (text("message", USUAL_VECTORS, may_miss=True),)
+COLUMNS = (text_column("message", USUAL_VECTORS, may_miss=True),)
 
 
 def load(request: DatasetRequest) -> Dataset:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-EPILOG = (
+EXIT_CODES = (
     "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
     "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted."
 )
 # Only a run has a folder to continue in; what other commands trained is in the cache.
-EPILOG_OF_RUN = EPILOG.removesuffix(".") + " (go on with --resume)."
+EXIT_CODES_OF_RUN = EXIT_CODES.removesuffix(".") + " (go on with --resume)."
 
 
 class Interrupted(KeyboardInterrupt):

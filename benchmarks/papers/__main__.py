@@ -11,11 +11,11 @@ from benchmarks.papers import PAPERS, find_papers
 from runtime.cli import CONTEXT
 from simulations.commands.folder import results_folder
 from simulations.commands.group import run_command
-from simulations.exits import EPILOG_OF_RUN, Interrupted
+from simulations.exits import EXIT_CODES_OF_RUN, Interrupted
 from simulations.options import host_flags, host_from, reporter_from
 
 
-@click.command(name="python -m benchmarks.papers", epilog=EPILOG_OF_RUN, context_settings=CONTEXT)
+@click.command(name="python -m benchmarks.papers", epilog=EXIT_CODES_OF_RUN, context_settings=CONTEXT)
 @click.argument("name", metavar=f"[list|all|{'|'.join(PAPERS)}]")
 @click.option("--only", multiple=True, help="A table, by the name that `list` gives; may be repeated [all].")
 @click.option("--seeds", help="Seeds of whatever is drawn: 0-9, 3 or 0,2,5-7.", default="0-4", show_default=True)

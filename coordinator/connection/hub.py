@@ -26,7 +26,6 @@ from coordinator.connection.admission import Unfinished, code_of_error
 from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_all, check_askable, record
 from coordinator.connection.relaying import Relay
 from coordinator.connection.sessions import (
-    DENY_POLL_S,
     Connected,
     Session,
     SessionEnded,
@@ -57,6 +56,7 @@ from protocols.wire.frames import (
     read_frame,
     sign_frame,
 )
+from protocols.wire.guardian import DENY_POLL_S
 from protocols.wire.messages import Reply, Request, Transport
 from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
 from runtime.guardian_carrier import ANSWER_PINGS, KEEPALIVE, listen

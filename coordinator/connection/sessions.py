@@ -173,8 +173,6 @@ class Silences:
 
 # A session ends after more unrequested frames than this.
 UNASKED = 16
-# How often an open session or call looks whether its party was denied meanwhile.
-DENY_POLL_S = 0.5
 
 
 _HELLO_BYTES = 2**20

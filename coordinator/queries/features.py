@@ -20,7 +20,7 @@ from protocols.errors import InvalidInput
 from protocols.features.encoder import MOST_MODEL_BYTES, Encoder
 from protocols.features.feature_map import FeatureMap
 from protocols.features.images import Deskew, Hog
-from protocols.features.linear import Linear, Scale
+from protocols.features.linear import LinearMap, Scale
 from protocols.features.stage import STEPS, Stage
 from protocols.installing import install
 from protocols.reading import read_bytes
@@ -116,7 +116,7 @@ def principal(
     if not 1 <= count <= most:
         raise InvalidInput(f"{count} principal components of {len(pool)} records are asked for; allowed: 1 to {most}")
     fitted = PCA(count, svd_solver="full").fit(found)
-    return base.then(Linear.of((fitted.components_ * weights).T, fitted.mean_ / weights))
+    return base.then(LinearMap.of((fitted.components_ * weights).T, fitted.mean_ / weights))
 
 
 def latent(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], components: int | None) -> FeatureMap:
@@ -160,7 +160,7 @@ def projected_features(base: FeatureMap, components: int, *, seed: int) -> Featu
         raise InvalidInput(f"{components} directions are asked for; allowed: 1 to the {base.width} features")
     rng = np.random.default_rng([seed, *b"projection"])
     directions = rng.standard_normal((base.width, components)) / math.sqrt(components)
-    return base.then(Linear.of(directions, np.zeros(base.width)))
+    return base.then(LinearMap.of(directions, np.zeros(base.width)))
 
 
 def encoder(pool: Float32[ndarray, "pool ..."], path: Path) -> FeatureMap:

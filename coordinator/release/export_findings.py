@@ -36,11 +36,11 @@ def write_findings(student: Student, folder: Path) -> Written:
         with tempfile.TemporaryDirectory() as one:
             written.append(write(each, Path(one)))
             made.append(onnx.load(Path(one) / ONNX_FILE))
-    (folder / ONNX_FILE).write_bytes(beside(student, made, [each.classes for each in written]).SerializeToString())
+    (folder / ONNX_FILE).write_bytes(one_model(student, made, [each.classes for each in written]).SerializeToString())
     return Written((ONNX_FILE,), written[0].input_shape, tuple(range(len(made))))
 
 
-def beside(student: FindingsStudent, models: Sequence[ModelProto], classes: Sequence[tuple[int, ...]]) -> ModelProto:
+def one_model(student: FindingsStudent, models: Sequence[ModelProto], classes: Sequence[tuple[int, ...]]) -> ModelProto:
     """One model of the students' own, in order; classes: of the columns of the probabilities of each."""
     count = len(models)
     graph = helper.make_graph([], "findings", [models[0].graph.input[0]], [

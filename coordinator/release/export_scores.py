@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
-from coordinator.release.export_findings import THRESHOLDS, beside
+from coordinator.release.export_findings import THRESHOLDS, one_model
 from coordinator.students.findings import FindingsStudent
 from coordinator.students.scores import ScoresStudent
 from coordinator.students.student import ONNX_FILE, Student, Written
@@ -97,7 +97,7 @@ def _made(student: Student) -> ModelProto:
     """The graph of scores, or of those of several findings."""
     if isinstance(student, FindingsStudent):
         models = [_made(each) for each in student.each]
-        return beside(student, models, [tuple(range(len(STATES)))] * len(models))
+        return one_model(student, models, [tuple(range(len(STATES)))] * len(models))
     assert isinstance(student, ScoresStudent)  # as features_of found
     return _model(student)
 

@@ -26,7 +26,7 @@ from protocols.claims.languages import LANGUAGES, say
 from protocols.claims.strength import accused_in_words
 from protocols.installing import DISTRIBUTION
 from protocols.plural import at_most, counted
-from runtime.board import Accuracy, known, notice, worth
+from runtime.board import Accuracy, known, notice, percent, worth
 from runtime.page import TONES, Bar, document, facts, prose, table, verdict
 from runtime.templates import templates
 
@@ -243,7 +243,7 @@ def _used(seats: Sequence[Mapping[str, Any]]) -> list[str]:
     readings = [math.inf if each["budget_used_reading"] is None else each["budget_used_reading"] for each in seats]
     return [
         " to ".join(dict.fromkeys(write(find(values)) for find in (min, max)))
-        for write, values in ((_percent, shares), (at_most, readings))
+        for write, values in ((percent, shares), (at_most, readings))
     ]
 
 
@@ -270,7 +270,7 @@ def _budgets(statement: Mapping[str, Any]) -> str:
     """The budget used by each seat as a share of its cap, those that used as much in one row."""
     named, alike = _named(statement), defaultdict[str, list[Mapping[str, Any]]](list)
     for seat in statement["seats"]:
-        alike[_percent(seat["budget_used_share"])].append(seat)
+        alike[percent(seat["budget_used_share"])].append(seat)
     rows = [
         (_names([named(each["seat"]) for each in seats]), Bar(seats[0]["budget_used_share"], used))
         for used, seats in alike.items()
@@ -312,14 +312,10 @@ def _accused(guarantee: Mapping[str, Any]) -> str:
     return accused_in_words(figure_from(guarantee))
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
 @functools.cache
 def _pages(*, autoescape: bool) -> jinja2.Environment:
     return templates(
-        "coordinator.release", autoescape=autoescape, at_most=at_most, epsilon=_epsilon, percent=_percent,
+        "coordinator.release", autoescape=autoescape, at_most=at_most, epsilon=_epsilon, percent=percent,
         prose=_prose,
     )  # fmt: skip
 

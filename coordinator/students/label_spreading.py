@@ -24,14 +24,13 @@ from coordinator.students.student import (
     Released,
     Student,
     StudentKind,
-    check_cpu_only,
-    check_queries,
     is_image,
     normalised,
     seen_classes,
 )
 from protocols.features.feature_map import FeatureMap
 from runtime.label_spreading import NEIGHBOURS, adjacency, spread
+from runtime.models import check_cpu_only, check_queries
 
 _PRECISION: Final = 1e-6
 _MOST_ROUNDS: Final = 200  # 0.9 ** 200 < 1e-9

@@ -19,13 +19,12 @@ from coordinator.students.student import (
     Released,
     Student,
     StudentKind,
-    check_cpu_only,
-    check_queries,
     weighted_rows,
 )
+from runtime.models import check_cpu_only, check_queries
 
-FOREST_TREES: Final = 200
-BOOSTING_ROUNDS: Final = 100
+STUDENT_TREES: Final = 200
+STUDENT_ROUNDS: Final = 100
 # Small trees: a sum of effects of single features, and of few pairs, which is what soft labels of cells are.
 _BOOSTED_LEAVES: Final = 4
 _MOST_ITERATIONS: Final = 1000
@@ -87,10 +86,10 @@ class ScikitKind(StudentKind):
 
 
 def random_forest(*, device: str) -> ScikitKind:
-    """A random forest of FOREST_TREES trees."""
+    """A random forest of STUDENT_TREES trees."""
     check_cpu_only("random_forest", device)
     return ScikitKind(
-        lambda seed: RandomForestClassifier(FOREST_TREES, random_state=seed, n_jobs=1), equal_is_none=True
+        lambda seed: RandomForestClassifier(STUDENT_TREES, random_state=seed, n_jobs=1), equal_is_none=True
     )
 
 
@@ -101,11 +100,11 @@ def logistic_regression(*, device: str) -> ScikitKind:
 
 
 def gradient_boosting(*, device: str) -> ScikitKind:
-    """Gradient boosting of BOOSTING_ROUNDS small trees a class on binned features, without early stopping."""
+    """Gradient boosting of STUDENT_ROUNDS small trees a class on binned features, without early stopping."""
     check_cpu_only("gradient_boosting", device)
     return ScikitKind(
         lambda seed: HistGradientBoostingClassifier(
-            max_iter=BOOSTING_ROUNDS,
+            max_iter=STUDENT_ROUNDS,
             max_leaf_nodes=_BOOSTED_LEAVES,
             early_stopping=False,
             random_state=seed,

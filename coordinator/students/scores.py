@@ -12,10 +12,11 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.students import SCORES
-from coordinator.students.student import Student, check_queries
+from coordinator.students.student import Student
 from protocols.errors import InvalidInput
 from protocols.sums.blocks import NORM_STEPS, Blocks
 from protocols.sums.fit import Scores, as_probabilities
+from runtime.models import check_queries
 
 
 @dataclass(frozen=True, eq=False)

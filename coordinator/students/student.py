@@ -145,20 +145,6 @@ def check_released(
         raise InvalidInput("inputs hold NaN or infinite features; allowed: finite numbers")
 
 
-def check_queries(inputs: Float32[ndarray, "queries ..."], shape: tuple[int, ...]) -> None:
-    """Raises InvalidInput unless the queries are finite and of the shape that the student was trained on."""
-    if inputs.shape[1:] != shape:
-        raise InvalidInput(f"queries have shape {inputs.shape[1:]}; this student was trained on {shape}")
-    if not np.isfinite(inputs).all():
-        raise InvalidInput("queries hold NaN or infinite features; allowed: finite numbers")
-
-
-def check_cpu_only(name: str, device: str) -> None:
-    """Raises InvalidInput if a kind that computes only on the CPU is asked for another device."""
-    if device not in ("auto", "cpu"):
-        raise InvalidInput(f"device is {device!r}; allowed for student {name!r}: auto, cpu")
-
-
 def one_hot(labels: Int64[ndarray, " labels"], classes: int) -> Float32[ndarray, "labels classes"]:
     """Rows with 1 at the label and 0 elsewhere. Raises InvalidInput for a label that is no class."""
     if len(labels) and not (labels.min() >= 0 and labels.max() < classes):

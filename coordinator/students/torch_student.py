@@ -24,12 +24,12 @@ from coordinator.students.student import (
     Released,
     Student,
     StudentKind,
-    check_queries,
     is_image,
     normalised,
     seen_classes,
 )
 from protocols.errors import InvalidInput
+from runtime.models import check_queries
 from runtime.torch_networks import (
     Descent,
     Parameters,

@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 
 from party.demo.demo_data import DRAFTS, DemoData, demo_data
-from party.demo.figures import PAGE, demo_page, figures_of
+from party.demo.figures import DEMO_PAGE, demo_page, figures_of
 from protocols.errors import EngineFailed, InvalidInput, Refused
 from protocols.installing import install
 from protocols.refusals.code import Code
@@ -170,7 +170,7 @@ class LocalConsortium:
             list(pairs.map(lambda name: self.party(name, "verify", "--release", str(release)), self.data.hospitals))
         self.say(f"  {verified.strip().splitlines()[-1]}")
         figures = {**figures_of(self.folder, self.data, self.study, spent), "commands": str(self.folder / _COMMANDS)}
-        write_atomically(self.folder / PAGE, demo_page(figures, self.study))
+        write_atomically(self.folder / DEMO_PAGE, demo_page(figures, self.study))
         return figures
 
     def _plan(self, pool: list[str]) -> None:

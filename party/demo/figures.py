@@ -40,7 +40,7 @@ _SUMS_SEEN = {
 }
 _PAGES = ("privacy.html", "report.html", "model_card.md")
 _ITERATIONS = 1000
-PAGE = "demo.html"
+DEMO_PAGE = "demo.html"
 
 
 def figures_of(
@@ -78,7 +78,7 @@ def figures_of(
         "guessed_right_at_most": each_seat(study)[0].figure.guessed,
         "budgets": spent,
         "release": str(release),
-        "page": str(folder / PAGE),
+        "page": str(folder / DEMO_PAGE),
         "pages": [str(release / demo_page) for demo_page in _PAGES],
     }
     return figures | _SHOWN[study.votes.by].figures(data, study, statement)

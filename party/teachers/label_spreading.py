@@ -19,9 +19,10 @@ from scipy.sparse import csr_array
 from sklearn.neighbors import NearestNeighbors
 
 from party.teachers.linear import fit_weighted, read_linear
-from party.teachers.teacher import Shard, Teacher, TeacherKind, check_cpu_only, check_shards
+from party.teachers.teacher import Shard, Teacher, TeacherKind, check_shards
 from protocols.errors import InvalidInput
 from runtime.label_spreading import NEIGHBOURS, adjacency, spread
+from runtime.models import check_cpu_only
 
 _NAME: Final = "label_spreading"
 _ROUNDS: Final = 60  # 0.9 ** 60 < 0.002

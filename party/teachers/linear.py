@@ -23,14 +23,13 @@ from party.teachers.teacher import (
     Teacher,
     TeacherKind,
     among_seen,
-    check_cpu_only,
-    check_queries,
     check_shards,
 )
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.levels.hidden_queries.inference.model import Dense, Model
 from runtime.files import write_atomically
+from runtime.models import check_cpu_only, check_queries
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,11 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 from torch.nn import functional
 
-from party.teachers.teacher import Shard, Teacher, TeacherKind, check_queries, check_shards
+from party.teachers.teacher import Shard, Teacher, TeacherKind, check_shards
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import open_file, parse_json
 from runtime.files import write_atomically
+from runtime.models import check_queries
 
 _FILE_BYTES: Final = 2**31
 # What torch and safetensors raise for a file that is not the module's.
@@ -32,6 +33,7 @@ _FAILURES: Final = (
     RuntimeError,
     OverflowError,
 )
+
 _BATCH: Final = 32
 _STEPS: Final = 400
 _LEARNING_RATE: Final = 1e-3

@@ -18,6 +18,7 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.votes import ABSTAIN
+from runtime.models import check_queries
 
 if TYPE_CHECKING:
     from protocols.levels.hidden_queries.inference.model import Dense, Model
@@ -48,20 +49,6 @@ def check_shards(shards: list[Shard], classes: int, seeds: list[int]) -> None:
             )
         if not np.isfinite(inputs).all():
             raise InvalidInput(f"shard {number} holds NaN or infinite features; allowed: finite numbers")
-
-
-def check_queries(inputs: Float32[ndarray, "queries ..."], shape: tuple[int, ...]) -> None:
-    """Raises InvalidInput unless the queries are finite and each has the shape the teacher was trained on."""
-    if inputs.shape[1:] != shape:
-        raise InvalidInput(f"queries have shape {inputs.shape[1:]}; this teacher was trained on {shape}")
-    if not np.isfinite(inputs).all():
-        raise InvalidInput("queries hold NaN or infinite features; allowed: finite numbers")
-
-
-def check_cpu_only(name: str, device: str) -> None:
-    """Raises InvalidInput if a kind that computes only on the CPU is asked for another device."""
-    if device not in ("auto", "cpu"):
-        raise InvalidInput(f"device is {device!r}; allowed for teacher {name!r}: auto, cpu")
 
 
 # The kinds of teachers that can answer hidden queries.

@@ -31,11 +31,12 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional
 
-from party.teachers.teacher import Shard, Teacher, TeacherKind, among_seen, check_queries, check_shards
+from party.teachers.teacher import Shard, Teacher, TeacherKind, among_seen, check_shards
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.levels.hidden_queries.inference.model import Convolution, Dense, Model, ReLU, fold_batch_norm
 from protocols.reading import open_file, parse_json
 from runtime.files import write_atomically
+from runtime.models import check_queries
 from runtime.torch_networks import (
     VARIANCE_FLOOR,
     Descent,

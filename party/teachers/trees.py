@@ -22,11 +22,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.tree._tree import NODE_DTYPE
 from skops.io.exceptions import UntrustedTypesFoundException
 
-from party.teachers.teacher import Shard, Teacher, TeacherKind, check_cpu_only, check_queries, check_shards
+from party.teachers.teacher import Shard, Teacher, TeacherKind, check_shards
 from protocols.array_files import check_archive
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import parse_json
 from runtime.files import write_atomically
+from runtime.models import check_cpu_only, check_queries
 
 _SCHEMA = "schema.json"
 
@@ -81,8 +82,8 @@ def _number(node: dict[str, Any]) -> int:
     return int(node["content"])
 
 
-FOREST_TREES: Final = 100
-BOOSTING_ROUNDS: Final = 30
+TEACHER_TREES: Final = 100
+TEACHER_ROUNDS: Final = 30
 _SMALLEST_LEAF: Final = 5
 # What a file may hold beyond skops' own list of harmless types; everything else is refused.
 # When they predict, both kinds index arrays without checking bounds, so `load` checks their nodes.
@@ -205,24 +206,24 @@ class TreeKind(TeacherKind):
 
 
 def random_forest(*, device: str) -> TreeKind:
-    """A random forest of FOREST_TREES trees on flattened inputs."""
+    """A random forest of TEACHER_TREES trees on flattened inputs."""
     check_cpu_only("random_forest", device)
     return TreeKind(
         "random_forest",
         RandomForestClassifier,
-        lambda random_state: RandomForestClassifier(FOREST_TREES, random_state=random_state, n_jobs=1),
+        lambda random_state: RandomForestClassifier(TEACHER_TREES, random_state=random_state, n_jobs=1),
         _forest_nodes,
     )
 
 
 def hist_gradient_boosting(*, device: str) -> TreeKind:
-    """Gradient boosting on histograms (BOOSTING_ROUNDS rounds), for tables: slow on images."""
+    """Gradient boosting on histograms (TEACHER_ROUNDS rounds), for tables: slow on images."""
     check_cpu_only("hist_gradient_boosting", device)
     return TreeKind(
         "hist_gradient_boosting",
         HistGradientBoostingClassifier,
         lambda random_state: HistGradientBoostingClassifier(
-            max_iter=BOOSTING_ROUNDS,
+            max_iter=TEACHER_ROUNDS,
             max_leaf_nodes=8,
             max_bins=63,
             min_samples_leaf=_SMALLEST_LEAF,

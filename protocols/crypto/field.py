@@ -29,10 +29,10 @@ _MOST_TERMS = 64
 
 def reduced(words: UInt64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]:
     """Any 64-bit words modulo p."""
-    return _below_p(folded(folded(words)).astype(np.uint32))
+    return _below_p(partly_reduced(partly_reduced(words)).astype(np.uint32))
 
 
-def folded(words: UInt64[ndarray, "*shape"]) -> UInt64[ndarray, "*shape"]:
+def partly_reduced(words: UInt64[ndarray, "*shape"]) -> UInt64[ndarray, "*shape"]:
     """Numbers below 2^34 that are the same modulo p: the upper bits are added to the lower 31."""
     low = words & _P
     low += words >> _SHIFT
@@ -86,7 +86,7 @@ def matrix_product(
         low = ((rows & _LOW).astype(np.float64) @ columns).astype(np.uint64)
         high = ((rows >> _HALF).astype(np.float64) @ columns).astype(np.uint64)
         # Folded once, high is below 2^32, so that it may be shifted; and so is the total, which then stays below 2^55.
-        total = folded(total) + low + (folded(high) << _HALF.astype(np.uint64))
+        total = partly_reduced(total) + low + (partly_reduced(high) << _HALF.astype(np.uint64))
     return reduced(total)
 
 

@@ -68,13 +68,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from jaxtyping import Bool, UInt8, UInt64
 from numpy import ndarray
 
-from protocols.crypto.edwards import is_point
+from protocols.crypto.edwards import POINT_BYTES, is_point
 from protocols.crypto.prg import derived_key, keystream, next_bytes
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
 
 COLUMNS = 128
-POINT_BYTES = 32
 # The receiver sends two points for each transfer.
 BASE_ANSWER_BYTES = 2 * COLUMNS * POINT_BYTES
 _NEUTRAL = b"\x01" + bytes(31)

@@ -23,12 +23,12 @@ from protocols.array_files import parse_arrays, typed_array
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.encoder import Encoder
 from protocols.features.images import Deskew, Hog
-from protocols.features.linear import Linear, Scale
+from protocols.features.linear import LinearMap, Scale
 from protocols.features.stage import Stage
 from protocols.ranges import check
 from protocols.reading import read_bytes
 
-KINDS: Final[Mapping[int, type[Stage]]] = {kind.number: kind for kind in (Linear, Deskew, Hog, Encoder, Scale)}
+KINDS: Final[Mapping[int, type[Stage]]] = {kind.number: kind for kind in (LinearMap, Deskew, Hog, Encoder, Scale)}
 # The bytes of a file of features, at most; an encoder is the largest part.
 FEATURES_BYTES: Final = 2**29
 _MOST_STAGES, _MOST_SIDES = 8, 4

@@ -1,6 +1,6 @@
 """Linear maps of features in whole numbers: a matrix times a record, and a scale for each value.
 
-Linear: a matrix times a record, in whole numbers: principal components of a public pool, or a random projection.
+LinearMap: a matrix times a record, in whole numbers: principal components of a public pool, or a random projection.
 
 Scale: each value less a constant and times another, in whole numbers, so that it is the same on every machine.
 """
@@ -24,7 +24,7 @@ _ROWS = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Linear(Stage):
+class LinearMap(Stage):
     """Records x of any shape, flattened, become x @ matrix - offset, in units of 1 / (STEPS * UNITS).
 
     Raises InvalidInput where a sum might not be exact: each column's absolute sum, times MOST_STEPS, and its offset
@@ -52,7 +52,7 @@ class Linear(Stage):
             )
 
     @classmethod
-    def of(cls, matrix: Float64[ndarray, "inputs outputs"], mean: Float64[ndarray, " inputs"]) -> Linear:
+    def of(cls, matrix: Float64[ndarray, "inputs outputs"], mean: Float64[ndarray, " inputs"]) -> LinearMap:
         """The map x -> (x - mean) @ matrix, rounded to units. Raises InvalidInput."""
         if not (np.isfinite(matrix).all() and np.isfinite(mean).all()):
             raise InvalidInput("a linear feature map holds NaN or infinite values; allowed: finite")
@@ -82,7 +82,7 @@ class Linear(Stage):
         return {"matrix": self.matrix, "offset": self.offset}
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, ndarray]) -> Linear:
+    def of_arrays(cls, arrays: Mapping[str, ndarray]) -> LinearMap:
         matrix, offset = arrays["matrix"], arrays["offset"]
         if offset.shape != matrix.shape[1:]:
             raise InvalidInput(f"a linear map has {offset.size} offsets; allowed: the {matrix.shape[1]} of its outputs")

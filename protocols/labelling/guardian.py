@@ -36,8 +36,8 @@ from protocols.levels.two_server.conversation import (
     Submission,
     ballots_of,
     head_array,
-    receive,
-    send,
+    receive_arrays,
+    send_arrays,
     unseal,
     whole_seats,
 )
@@ -110,7 +110,7 @@ class Guardian:
         the coordinator is gone. Reservations then stand, and the same submission continues where it stopped.
         """
         try:
-            arrays = receive(channel)
+            arrays = receive_arrays(channel)
             if arrays and np.array_equal(arrays[0], DEAL):
                 return serve_deals(channel, arrays, self._study, key=self._signing_key, source=self._source)
             submission = Submission.read(arrays)
@@ -119,9 +119,9 @@ class Guardian:
         except (Refused, MalformedMessage, BudgetExceeded) as error:
             code = error.code if isinstance(error, Refused) else Code.BUDGET_EXCEEDED
             self._ledger.log.append("guardian_refused", code=code)
-            send(channel, (), code=Code.MALFORMED if isinstance(error, MalformedMessage) else code)
+            send_arrays(channel, (), code=Code.MALFORMED if isinstance(error, MalformedMessage) else code)
             raise
-        send(channel, (taken, head_array(self._ledger.log.head())))
+        send_arrays(channel, (taken, head_array(self._ledger.log.head())))
         self._answer(channel, submission, shares, taken)
 
     def _open(self, submission: Submission) -> tuple[list[GuardianShare], UInt8[ndarray, " seats"]]:
@@ -241,7 +241,7 @@ class Guardian:
         statement = self._settle(submission, taken, seats[valid], labels != ABSTAIN)
         signature = self._signing_key.sign(labels_statement(study.digest, submission.request, ids.tolist(), labels))
         signed = np.frombuffer(signature, dtype=np.uint8)
-        send(channel, (as_array(statement), signed, head_array(ledger.log.head())))
+        send_arrays(channel, (as_array(statement), signed, head_array(ledger.log.head())))
 
     def _labels(
         self, channel: Channel, submission: Submission, notes: BatchNotes, enter: Callable[[], CircuitInputs]
@@ -274,7 +274,7 @@ class Guardian:
         self._end(check, seats[~valid], submission)
         if valid.sum() < study.quorum:
             return self._below_quorum(submission)
-        theirs = check_sum_share(receive(channel), shape=total.shape)
+        theirs = check_sum_share(receive_arrays(channel), shape=total.shape)
         kept = self._ledger.noted(request, _OPENED)
         if kept is None:
             mine = noisy_share(study, total, self._noise(self._seed(submission)))
@@ -287,7 +287,7 @@ class Guardian:
             statement = self._settle(submission, taken, seats[valid], answered)
         cells = to_integers(plus(mine, theirs))
         sums = self._signing_key.sign(opened_statement(study.digest, request, cells))
-        send(channel, (mine, as_array(statement), as_array(sums), head_array(self._ledger.log.head())))
+        send_arrays(channel, (mine, as_array(statement), as_array(sums), head_array(self._ledger.log.head())))
 
     def _end(self, check: OneCheck, bad: Int64[ndarray, " seats"], submission: Submission) -> None:
         """Ends a check, with the seats whose votes it refused."""

@@ -147,7 +147,7 @@ def spread_over_units(each: list[Float64[ndarray, "..."]], units: Units) -> Floa
 
 
 # Orders that a figure may choose among: it is private, so the choice may depend on the votes too.
-ORDERS = np.concatenate([[1.25, 1.5, 1.75], np.arange(2.0, 32.5, 0.5), np.geomspace(36.0, 1024.0, 18).round()])
+FIGURE_ORDERS = np.concatenate([[1.25, 1.5, 1.75], np.arange(2.0, 32.5, 0.5), np.geomspace(36.0, 1024.0, 18).round()])
 
 
 class DataDependentAccountant(ABC):
@@ -192,7 +192,7 @@ class Papernot2018(DataDependentAccountant):
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
         decision = gaussian_decision(evidence)
         sigma, bit_sigma, threshold = decision.sigma, decision.sigma_threshold, decision.threshold
-        tested = partial(papernot.total_threshold_rdp, evidence.top, ORDERS)
+        tested = partial(papernot.total_threshold_rdp, evidence.top, FIGURE_ORDERS)
         answer = Private(np.ones(len(evidence.counts)))
         if bit_sigma is not None and threshold is not None:
             answer = papernot.answer_probability(evidence.top, sigma_threshold=bit_sigma, threshold=threshold)
@@ -201,7 +201,7 @@ class Papernot2018(DataDependentAccountant):
             rows = []
             for _, s, present in alike_units(units):
                 label = papernot.total_label_rdp(
-                    evidence.counts, ORDERS, sigma=sigma, sensitivity=s, times=answered * present
+                    evidence.counts, FIGURE_ORDERS, sigma=sigma, sensitivity=s, times=answered * present
                 )
                 if bit_sigma is None or threshold is None:
                     rows.append(label)
@@ -219,8 +219,9 @@ class Papernot2018(DataDependentAccountant):
 
 def renyi_figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " units"]) -> Figures:
     """The least epsilon over the orders (Canonne, Kamath, Steinke 2020, Prop. 12), and by Mironov's conversion."""
-    each = [convert(rdp, ORDERS[None, :], delta=delta[:, None]) for convert in (rdp_to_epsilon, rdp_to_epsilon_mironov)]
-    ours, mironov = (Least(epsilon.min(axis=1), ORDERS[epsilon.argmin(axis=1)]) for epsilon in each)
+    orders, columns = FIGURE_ORDERS[None, :], delta[:, None]
+    each = [convert(rdp, orders, delta=columns) for convert in (rdp_to_epsilon, rdp_to_epsilon_mironov)]
+    ours, mironov = (Least(epsilon.min(axis=1), FIGURE_ORDERS[epsilon.argmin(axis=1)]) for epsilon in each)
     return Figures(happened=ours, mironov=mironov)
 
 

@@ -324,7 +324,7 @@ _PROBE_S = 5.0
 # Refusals that pass by themselves: asking again is right, and costs nothing.
 _PASSING = frozenset({Code.BUSY, Code.GOING_AWAY, Code.STORAGE_FAILED})
 SILENCE_S = 120.0
-# How often an open conversation looks whether its other side was denied meanwhile.
+# How often an open conversation, session or call looks whether its other side was denied meanwhile.
 DENY_POLL_S = 0.5
 
 

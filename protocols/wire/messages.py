@@ -31,6 +31,8 @@ from protocols.ranges import body_of, integers, parse
 from protocols.study.queries import QueryBatch
 from protocols.wire import wire_pb2
 
+# What a step's request or reply holds.
+Arrays = tuple[ndarray, ...]
 _DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1, "|u1": 1, "<u2": 2, "<u4": 4, "<u8": 8}
 # Arrays in one message, and letters in the name of a step.
 _ARRAYS = 65_536
@@ -54,7 +56,7 @@ class VoteRequest:
     study: bytes
     run: bytes
     batch: QueryBatch
-    relayed: tuple[ndarray, ...] = field(default=(), repr=False)
+    relayed: Arrays = field(default=(), repr=False)
 
     @cached_property
     def digest(self) -> bytes:
@@ -76,7 +78,7 @@ class ConcealedVotes:
     """Party to coordinator: the votes in the form of the study's level, which reveals nothing to the coordinator."""
 
     batch_digest: bytes
-    arrays: tuple[ndarray, ...] = field(repr=False)
+    arrays: Arrays = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ class StepRequest:
     study: bytes
     batch_digest: bytes
     step: str
-    arrays: tuple[ndarray, ...] = field(repr=False)
+    arrays: Arrays = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,7 @@ class StepReply:
 
     batch_digest: bytes
     step: str
-    arrays: tuple[ndarray, ...] = field(repr=False)
+    arrays: Arrays = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +203,7 @@ def encode_arrays(arrays: Iterable[ndarray]) -> bytes:
     return bytes(message.SerializeToString(deterministic=True))
 
 
-def decode_arrays(data: bytes) -> tuple[ndarray, ...]:
+def decode_arrays(data: bytes) -> Arrays:
     """The arrays in `data`, of the allowed dtypes. Raises MalformedMessage, as decode does."""
     if len(data) > MESSAGE_BYTES:
         raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
@@ -213,7 +215,7 @@ def _fill_all(field: Any, arrays: Iterable[ndarray]) -> None:
         _fill(field.add(), array)
 
 
-def _arrays(field: Any) -> tuple[ndarray, ...]:
+def _arrays(field: Any) -> Arrays:
     """Arrays of any allowed dtype; the caller checks which."""
     if len(field) > _ARRAYS:
         raise MalformedMessage(f"message has {len(field)} arrays; allowed: at most {_ARRAYS}")

@@ -81,7 +81,7 @@ class IntegerNoise:
 
 
 @lru_cache(maxsize=32)
-def summed_noise(sigma_units: float, *, sources: int) -> IntegerNoise:
+def noise_of_sources(sigma_units: float, *, sources: int) -> IntegerNoise:
     """The sum of so many independent discrete Gaussians of this sigma."""
     reach = int(np.ceil(_REACH * sigma_units))
     one = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma_units**2))
@@ -278,7 +278,7 @@ def stated_noise(study: Study, sigma: float) -> IntegerNoise:
     """The law of the integer noise on one count: of all shares, of both servers, or of the coordinator alone."""
     factor, seats = study.confidentiality.noise_factor(quorum=study.quorum, voted=len(study.roster)), len(study.roster)
     sources = study.confidentiality.noise_sources(seats)
-    return summed_noise(sigma * study.units * factor / np.sqrt(sources), sources=sources)
+    return noise_of_sources(sigma * study.units * factor / np.sqrt(sources), sources=sources)
 
 
 def stated_laws(study: Study, asked: _Asked) -> Float64[ndarray, "queries outcomes"]:
@@ -342,7 +342,7 @@ def audit_run(
         found += _opened_noise(study, study.mechanism, asked, seed=seed)
     for sigma, values in drawn.items():
         integers = np.concatenate([each.ravel() for each in values])[:, None].astype(np.int64)
-        evidence = low_bits_evidence(integers, summed_noise(sigma, sources=1).masses)
+        evidence = low_bits_evidence(integers, noise_of_sources(sigma, sources=1).masses)
         found += [each.named(f"drawn integers of sigma {sigma:g}: {each.family}") for each in evidence]
     return AuditedStudy(run, kind.name, repeats * period, agreement(found, alpha=alpha))
 

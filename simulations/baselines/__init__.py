@@ -50,7 +50,7 @@ _OWN: Final = {
         "", "a curator of all records", "", findings=True,
     ),
     "alone": Method(
-        "simulations.baselines.methods:alone",
+        "simulations.baselines.methods:single_party",
         "each party's model of its own records; the mean over parties",
         "", "nobody", "", findings=True,
     ),
@@ -65,7 +65,7 @@ _OWN: Final = {
         "", "a curator of all records", "", findings=True,
     ),
     "pate": Method(
-        "simulations.baselines.methods:teacher_votes",
+        "simulations.baselines.methods:labels_of_teachers",
         "a student of the labels that the parties' teachers release",
         OF_STUDY, "the coordinator, with votes", "Papernot et al. 2018", findings=True,
     ),

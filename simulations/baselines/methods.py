@@ -49,7 +49,7 @@ def majority(task: Task) -> Score:
     return Score(_together(task.dataset, right))
 
 
-def alone(task: Task) -> Score:
+def single_party(task: Task) -> Score:
     """The mean of what parties reach with a teacher of their own records, and what each reaches."""
     settings, dataset = task.settings, task.seen_by(teacher_kind(task.settings.teacher)).dataset
     found = [
@@ -140,7 +140,7 @@ _PLANNED_QUERIES: Final = 500
 FEW_LABELS: Final = 250
 
 
-def teacher_votes(task: Task) -> Score:
+def labels_of_teachers(task: Task) -> Score:
     """The student of the labels that teachers' votes release.
 
     Mechanism, noise, threshold and number of queries are those that `plan --optimise --accuracy 0.8` chooses with the

@@ -11,14 +11,14 @@ import click
 from protocols.errors import InvalidInput
 from protocols.research import DATA_DEPENDENT
 from runtime.files import write_atomically
-from simulations.exits import EPILOG
+from simulations.exits import EXIT_CODES
 from simulations.options import analysis_flags, settings_from
 
 if TYPE_CHECKING:
     from simulations.stages.inputs import VoteInputs
 
 
-@click.command(name="analyse", epilog=EPILOG)
+@click.command(name="analyse", epilog=EXIT_CODES)
 @analysis_flags
 @click.option(
     "--accountant",

@@ -10,13 +10,13 @@ import click
 from runtime.files import write_atomically
 from simulations.baselines import METHODS
 from simulations.commands.folder import results_folder
-from simulations.exits import EPILOG_OF_RUN, Interrupted
+from simulations.exits import EXIT_CODES_OF_RUN, Interrupted
 from simulations.options import given_settings, host_from, reporter_from, settings_flags, study_words, worded_settings
 
 _OWN = ("methods", "epsilons", "features")
 
 
-@click.command(name="baselines", epilog=EPILOG_OF_RUN)
+@click.command(name="baselines", epilog=EXIT_CODES_OF_RUN)
 @study_words
 @click.option("--methods", help=f"{' | '.join(METHODS)}, between commas [all].")
 @click.option("--epsilons", help="Budgets, each of every party, between commas [0.5,1,2,8].")

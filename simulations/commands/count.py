@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from protocols.errors import InvalidInput
-from simulations.exits import EPILOG
+from simulations.exits import EXIT_CODES
 
 
-@click.command(name="count", epilog=EPILOG)
+@click.command(name="count", epilog=EXIT_CODES)
 @click.option("--dataset", default="heart_disease", show_default=True, help="A table with columns.")
 @click.option("--data-dir", type=click.Path(), help="Folder of the data sets [CONCLAVE_DATA].")
 @click.option("--parties", type=click.IntRange(2), help="Hospitals [one for each site].")

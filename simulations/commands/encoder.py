@@ -11,11 +11,11 @@ import click
 from coordinator.encoders import ENCODERS
 from protocols.errors import InvalidInput
 from runtime.files import write_atomically
-from simulations.exits import EPILOG
+from simulations.exits import EXIT_CODES
 from simulations.options import data_flags, host_from, reporter_from, settings_from
 
 
-@click.command(name="encoder", epilog=EPILOG)
+@click.command(name="encoder", epilog=EXIT_CODES)
 @click.argument("kind", type=click.Choice(list(ENCODERS)))
 @data_flags
 @click.option("--side", type=click.IntRange(32, 512), help="Public weights: pixels that images are resized to [64].")

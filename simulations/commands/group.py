@@ -13,7 +13,7 @@ from protocols.installing import DISTRIBUTION
 from runtime.cli import CONTEXT, CommandTable
 from runtime.distribution import lacking
 from runtime.exits import SimulationExit, on_terminal, simulation_exit
-from simulations.exits import EPILOG, Interrupted
+from simulations.exits import EXIT_CODES, Interrupted
 
 # Each command, and the first sentence of its help: to list them, none is imported, as flags name the mechanisms and
 # accountants that there are, which need NumPy.
@@ -82,7 +82,7 @@ class _RunByDefault(CommandTable):
 @click.group(
     cls=_RunByDefault,
     table={name: where for name, (where, _) in COMMANDS.items()},
-    epilog=EPILOG,
+    epilog=EXIT_CODES,
     context_settings=CONTEXT,
 )
 @click.version_option(package_name=DISTRIBUTION)

@@ -19,7 +19,7 @@ from protocols.plural import at_most, counted
 from protocols.study.chosen import GIVEN
 from protocols.study.votes import TeacherVotes, UnitSums, unit_sums
 from runtime.files import write_atomically
-from simulations.exits import EPILOG
+from simulations.exits import EXIT_CODES
 from simulations.options import (
     USUAL_VOTES,
     check_idle_analyses,
@@ -98,7 +98,7 @@ def _check_idle(flags: dict[str, Any], *, votes_by: type[Votes]) -> None:
             raise InvalidInput(f"--{name.replace('_', '-')} has no effect without --optimise; leave one of them out")
 
 
-@click.command(name="plan", epilog=EPILOG)
+@click.command(name="plan", epilog=EXIT_CODES)
 @study_words
 @settings_flags
 @_optimise_flags

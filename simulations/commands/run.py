@@ -14,7 +14,7 @@ from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.commands.plan import chosen_votes, print_plan
 from simulations.commands.sweep import run_sweep_file
-from simulations.exits import EPILOG_OF_RUN, Interrupted
+from simulations.exits import EXIT_CODES_OF_RUN, Interrupted
 from simulations.options import (
     check_idle_analyses,
     given_settings,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Flags = dict[str, Any]
 
 
-@click.command(name="run", epilog=EPILOG_OF_RUN)
+@click.command(name="run", epilog=EXIT_CODES_OF_RUN)
 @study_words
 @settings_flags
 @click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())

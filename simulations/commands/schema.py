@@ -8,10 +8,10 @@ import click
 
 from protocols.errors import InvalidInput
 from runtime.files import write_atomically
-from simulations.exits import EPILOG
+from simulations.exits import EXIT_CODES
 
 
-@click.command(name="schema", epilog=EPILOG)
+@click.command(name="schema", epilog=EXIT_CODES)
 @click.argument("file", type=click.Path())
 @click.option(
     "--label", help="The column to predict [the first of label, labels, outcome, target, class, diagnosis, species, y]."

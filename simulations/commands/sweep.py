@@ -10,7 +10,7 @@ import click
 
 from runtime.files import write_atomically
 from simulations.commands.folder import results_folder
-from simulations.exits import EPILOG_OF_RUN, Interrupted
+from simulations.exits import EXIT_CODES_OF_RUN, Interrupted
 from simulations.options import (
     given_settings,
     host_from,
@@ -23,7 +23,7 @@ from simulations.options import (
 )
 
 
-@click.command(name="sweep", epilog=EPILOG_OF_RUN)
+@click.command(name="sweep", epilog=EXIT_CODES_OF_RUN)
 @click.argument("sweep_file", type=click.Path())
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @settings_flags

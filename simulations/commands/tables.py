@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from simulations.exits import EPILOG
+from simulations.exits import EXIT_CODES
 
 
 @click.command(name="accountants")
@@ -29,7 +29,7 @@ def accountants_flags(as_json: bool) -> None:
         )
 
 
-@click.command(name="compare", epilog=EPILOG)
+@click.command(name="compare", epilog=EXIT_CODES)
 @click.argument("run_a", type=click.Path())
 @click.argument("run_b", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")

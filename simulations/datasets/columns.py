@@ -60,7 +60,7 @@ def categorical(column: str, categories: tuple[str, ...], *, may_miss: bool = Fa
     return Feature(column=column, kind="categorical", categories=categories, may_miss=may_miss)
 
 
-def text(column: str, vectors: str, *, may_miss: bool = False) -> Feature:
+def text_column(column: str, vectors: str, *, may_miss: bool = False) -> Feature:
     """A column of texts. Raises InvalidInput for vectors that there are not."""
     return Feature(column=column, kind="text", vectors=vectors, may_miss=may_miss)
 

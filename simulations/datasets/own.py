@@ -27,7 +27,7 @@ from protocols.reading import read_toml
 from protocols.study.features import check_rows, class_ids, read_numbers, record_names
 from protocols.study.findings import NOT_KNOWN, STATES
 from runtime.settings import TomlTable
-from simulations.datasets.columns import Column, Standardised, categorical, coded, features_in, numeric, text
+from simulations.datasets.columns import Column, Standardised, categorical, coded, features_in, numeric, text_column
 from simulations.datasets.dataset import Dataset, DatasetRequest, strata_of
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool, flat_halves, no_copies
 from simulations.datasets.published_images import class_labels
@@ -202,7 +202,7 @@ def _column(table: TomlTable) -> Column:
             raise InvalidInput(f"{where}categories is empty; allowed: at least one")
         column = categorical(name, categories, may_miss=may_miss)
     elif kind == "text":
-        column = text(name, table.text("vectors", USUAL_VECTORS), may_miss=may_miss)
+        column = text_column(name, table.text("vectors", USUAL_VECTORS), may_miss=may_miss)
     elif kind == "numeric":
         log = table.flag("log", False)
         if "centre" in table.values or "scale" in table.values:

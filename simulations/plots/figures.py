@@ -20,7 +20,7 @@ from simulations.pipeline import RunResult
 from simulations.plots.groups import group_drawings
 from simulations.plots.style import COLOURS, SERIES, Drawing, light_grid, new_figure, percent_axis, spread_labels, style
 from simulations.results.files import Summary
-from simulations.results.text import MARK, count, parties_words, percent
+from simulations.results.text import MARK, count, parties_words, percentage
 
 _BAR = 0.62
 _FEWEST_BINS, _MOST_BINS = 6, 40
@@ -72,7 +72,7 @@ def against_baselines(figures: Summary) -> Drawing:
         figure = new_figure(height=1.5 + 0.31 * (len(labels) + len(accuracies)))
         if accuracies:
             upper, lower = figure.subplots(2, 1, height_ratios=heights)
-            _bars(lower, accuracies, text=lambda bar: percent(bar.value), longest=1.0)
+            _bars(lower, accuracies, text=lambda bar: percentage(bar.value), longest=1.0)
             lower.set_title(f"Accuracy ({_OTHERS})")
             percent_axis(lower.xaxis)
             lower.set_xticks(np.linspace(0, 1, 6))
@@ -84,7 +84,7 @@ def against_baselines(figures: Summary) -> Drawing:
         _bars(upper, labels, text=lambda bar: count(bar.value), longest=max(longest, 1.0))
         upper.set_title(released + ("" if uniform is None else " (grey: not for release)"))
         upper.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    spoken = "; ".join(f"{bar.words} {percent(bar.value)}" for bar in accuracies) or "no accuracy was measured"
+    spoken = "; ".join(f"{bar.words} {percentage(bar.value)}" for bar in accuracies) or "no accuracy was measured"
     measured = (
         "Labels and the plurality are compared with the public pool's true labels, models with the test part. "
         if accuracies
@@ -120,10 +120,10 @@ def teachers(accuracy: Float64[ndarray, "parties teachers"], *, plurality: float
         tall = axes.get_ylim()[1]
         axes.set_ylim(0, tall * 1.28)
         lines: list[tuple[float, str, str, str | tuple[int, tuple[int, int]]]] = [
-            (mean, f"mean {percent(mean)}", COLOURS["ink"], "-")
+            (mean, f"mean {percentage(mean)}", COLOURS["ink"], "-")
         ]
         if plurality is not None:
-            lines.append((plurality, f"plurality {percent(plurality)}", COLOURS["vermillion"], (0, (4, 3))))
+            lines.append((plurality, f"plurality {percentage(plurality)}", COLOURS["vermillion"], (0, (4, 3))))
             low, high = min(low, plurality), max(high, plurality)
         margin = max(0.06 * (high - low), 8 * _NARROW - (high - low) / 2)
         axes.set_xlim(max(0.0, low - margin), min(1.0, high + margin) + 1e-9)
@@ -145,10 +145,10 @@ def teachers(accuracy: Float64[ndarray, "parties teachers"], *, plurality: float
         light_grid(axes, "y")
     return Drawing(
         "teachers",
-        f"{parties_words(parties)}; the best {percent(best)}, the worst {percent(worst)}. Known in a "
+        f"{parties_words(parties)}; the best {percentage(best)}, the worst {percentage(worst)}. Known in a "
         "simulation only: the protocol releases no teacher's accuracy, and no budget pays for it. Not for release.",
-        f"Histogram of teacher accuracy over {parties_words(parties)}, from {percent(worst)} to "
-        f"{percent(best)}, mean {percent(mean)}.",
+        f"Histogram of teacher accuracy over {parties_words(parties)}, from {percentage(worst)} to "
+        f"{percentage(best)}, mean {percentage(mean)}.",
         figure,
     )
 
@@ -330,8 +330,8 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
             else "What is left of a budget would have paid for more labels: with the best weights, all come near 100 % "
             "together. A budget has run out when it does not fit one more query."
         ),
-        f"Share of the cap used by {len(groups)} budget groups, from {percent(mean.min())} to "
-        f"{percent(mean.max())}; {_who(groups)}.",
+        f"Share of the cap used by {len(groups)} budget groups, from {percentage(mean.min())} to "
+        f"{percentage(mean.max())}; {_who(groups)}.",
         figure,
     )
 
@@ -358,7 +358,7 @@ def _share_bars(
     for row, value, end, out in zip(rows, mean, high, first, strict=True):
         # Beside the bar, or beyond the line at 100 % where it would cross that.
         place = end + 0.012 if end < 0.8 else 1.012
-        axes.text(place, row, percent(value) + (", first" if out else ""), va="center")
+        axes.text(place, row, percentage(value) + (", first" if out else ""), va="center")
     axes.set_yticks(rows, [_group_words(groups, g) for g in range(len(groups))])
     axes.set_xlim(0, 1.16)
     axes.set_xticks(np.linspace(0, 1, 6))

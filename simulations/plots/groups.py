@@ -14,7 +14,7 @@ from simulations.groups import FEWEST, ByGroup, Calibration, GroupFigures
 from simulations.membership.attack import true_positive_ceiling
 from simulations.membership.report import AttackResult, MembershipReport
 from simulations.plots.style import COLOURS, Drawing, light_grid, new_figure, percent_axis, style
-from simulations.results.text import ATTACKS, MODELS, finding, percent
+from simulations.results.text import ATTACKS, MODELS, finding, percentage
 
 # More groups of one attribute would not be read: those that pay most, else those with the least accuracy, are shown.
 _MOST_ROWS = 20
@@ -46,7 +46,7 @@ def _accuracies(found: ByGroup) -> Drawing:
         + "; rings: a model of all data pooled, without privacy and not for release" * priced
         + f". Pale: fewer than {FEWEST} records.",
         f"Dot plot of the student's accuracy by {', '.join(attributes)}. Least: {worst.attribute} {worst.group}, "
-        f"{percent(worst.accuracy)} of {worst.records} test records.",
+        f"{percentage(worst.accuracy)} of {worst.records} test records.",
         figure,
     )
 
@@ -97,7 +97,7 @@ def _reliability(found: ByGroup) -> Drawing:
         f"below the dotted line it is surer than it is right. Expected calibration error {first.error:.3f}, "
         f"Brier score {first.brier:.3f}.",
         f"Reliability plot. Expected calibration error of the student {first.error:.3f}; its surest bin says "
-        f"{percent(float(first.confidence[-1]))} and is right {percent(float(first.accuracy[-1]))} of the time.",
+        f"{percentage(float(first.confidence[-1]))} and is right {percentage(float(first.accuracy[-1]))} of the time.",
         figure,
     )
 

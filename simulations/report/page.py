@@ -41,7 +41,7 @@ from simulations.results.text import (
     not_measured,
     parties_words,
     pays_most_words,
-    percent,
+    percentage,
     share_text,
     terms,
 )
@@ -74,7 +74,7 @@ def board(result: RunResult, figures: Summary) -> str:
     if (judged := figures["evaluation"]) is not None:
         value, low, high = judged["accuracy"]
         parts += ["<h2>What do the hospitals' judges find?</h2>", f"<p>{text(_JUDGED)} The student is right for "
-                  f"{percent(value)} (95 %: {percent(low)} to {percent(high)}).</p>"]  # fmt: skip
+                  f"{percentage(value)} (95 %: {percentage(low)} to {percentage(high)}).</p>"]  # fmt: skip
     least = _worst(result.study)
     seen = "labels" if figures["view"] == "label" else "noisy counts"
     against = f"Against whoever sees the {seen}, not against {not_protected_from(protection_of(result.study))}"
@@ -118,16 +118,17 @@ def compared(result: RunResult, figures: Summary) -> str:
     """In one sentence: a model that one party makes alone, the student, and one of all data pooled; or the model of who
     asks, before and after. Where none was measured, why."""
     if (asker := figures["asker"]) is not None:
-        return f"Who asks alone {percent(asker['before'])}, with the labels {percent(asker['after'])}, on test records."
+        before, after = percentage(asker["before"]), percentage(asker["after"])
+        return f"Who asks alone {before}, with the labels {after}, on test records."
     alone, together, pooled = (figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"],
                                figures["baselines"]["non_private_student_accuracy"])  # fmt: skip
     gets, right = [], "of the same test records right"
     if together is not None:
-        gets.append(f"Together, {parties_words(figures['parties'])} get {percent(together)} {right}.")
+        gets.append(f"Together, {parties_words(figures['parties'])} get {percentage(together)} {right}.")
     if alone is not None:
-        gets.append(f"One alone gets {percent(alone)}{'' if gets else f' {right}'}.")
+        gets.append(f"One alone gets {percentage(alone)}{'' if gets else f' {right}'}.")
     if pooled is not None:
-        gets.append(f"All records pooled, without privacy, get {percent(pooled)}{'' if gets else f' {right}'}.")
+        gets.append(f"All records pooled, without privacy, get {percentage(pooled)}{'' if gets else f' {right}'}.")
     if together is None:
         gets.append(f"Together not measured: {not_measured(result, 'student')}.")
     return " ".join(gets)
@@ -156,8 +157,8 @@ def _no_better(figures: Summary) -> list[str]:
     if together is None or majority is None or not tests or wilson(together, tests)[0] > majority:
         return []
     return [
-        f"always naming the most frequent class gets {percent(majority)} of the same {count(tests)} test records "
-        f"right, the student {percent(together)}"
+        f"always naming the most frequent class gets {percentage(majority)} of the same {count(tests)} test records "
+        f"right, the student {percentage(together)}"
     ]
 
 
@@ -177,8 +178,8 @@ def _left_behind(figures: Summary) -> list[str]:
     more = f", and {counted(len(groups) - 1, 'more group')} as bad" if len(groups) > 1 else ""
     return [
         f"of {counted(worst['records'], 'test record')} of {worst['attribute']} {worst['group']} the student gets "
-        f"{percent(worst['accuracy'])} right (95 %: {percent(worst['accuracy_low'])} to "
-        f"{percent(worst['accuracy_high'])}){more}"
+        f"{percentage(worst['accuracy'])} right (95 %: {percentage(worst['accuracy_low'])} to "
+        f"{percentage(worst['accuracy_high'])}){more}"
     ]
 
 
@@ -266,7 +267,7 @@ def write_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing], 
 
 def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing]) -> str:
     """The page as HTML."""
-    pages = templates("simulations.report", autoescape=True, count=count, percent=percent, at_most=at_most)
+    pages = templates("simulations.report", autoescape=True, count=count, percent=percentage, at_most=at_most)
     groups = figures["groups"]
     private = private_section(result)
     body = pages.get_template("report.html.j2").render(
@@ -396,7 +397,7 @@ def _accuracy_card(name: str, figure: str, result: RunResult, figures: Summary) 
     half = figures[f"{figure}_accuracy_ci95"]
     return {
         "name": name,
-        "value": percent(value),
+        "value": percentage(value),
         "under": interval(half, seeds=len(result.seeds), points=True),
     }
 
@@ -415,17 +416,17 @@ def _comparisons(result: RunResult, figures: Summary) -> list[_Row]:
         {
             "name": "This run",
             "labels": count(figures["answered"]),
-            "label_accuracy": cell(figures["label_accuracy"], "label", percent),
-            "model": cell(figures["student_accuracy"], "student", percent),
+            "label_accuracy": cell(figures["label_accuracy"], "label", percentage),
+            "model": cell(figures["student_accuracy"], "student", percentage),
             "private": "yes",
         },
         {
             "name": "Minimum budget for all",
             "labels": cell(uniform["answered"], "uniform", count),
             "label_accuracy": cell(
-                uniform["label_accuracy"], "label" if result.settings.baselines else "uniform", percent
+                uniform["label_accuracy"], "label" if result.settings.baselines else "uniform", percentage
             ),
-            "model": cell(uniform["student_accuracy"], student, percent),
+            "model": cell(uniform["student_accuracy"], student, percentage),
             "private": "yes, as a separate study; not for release beside this one",
         },
         *_asker(figures),
@@ -434,7 +435,7 @@ def _comparisons(result: RunResult, figures: Summary) -> list[_Row]:
             "name": "One model on all data pooled",
             "labels": "–",
             "label_accuracy": "–",
-            "model": cell(baselines["non_private_student_accuracy"], "non_private", percent),
+            "model": cell(baselines["non_private_student_accuracy"], "non_private", percentage),
             "private": "without privacy, not for release",
         },
     ]
@@ -449,7 +450,7 @@ def _asker(figures: Summary) -> list[_Row]:
             "name": f"Who asks, {asker['model']} of {count(asker['own_records'])} own records{words}",
             "labels": count(figures["answered"]) if words else "–",
             "label_accuracy": "–",
-            "model": percent(asker[key]),
+            "model": percentage(asker[key]),
             "private": "of its own records, not for release",
         }
         for key, words in (("before", ""), ("after", " and the labels"))
@@ -466,7 +467,7 @@ def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, st
             "name": f"One party alone, {words}{of}",
             "labels": "–",
             "label_accuracy": "–",
-            "model": cell(baselines[f"single_party_accuracy_{key}"], "alone", percent),
+            "model": cell(baselines[f"single_party_accuracy_{key}"], "alone", percentage),
             "private": "shares nothing; not for release",
         }
         for words, key in (("mean", "mean"), ("the best, known only afterwards", "best"))
@@ -477,7 +478,7 @@ def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, st
                 "name": "Always the most frequent class of the test data",
                 "labels": "–",
                 "label_accuracy": "–",
-                "model": percent(majority),
+                "model": percentage(majority),
                 "private": "uses no records of a party",
             }
         )
@@ -488,7 +489,7 @@ def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, st
         {
             "name": "Plurality of all votes, without noise",
             "labels": "–",
-            "label_accuracy": cell(figures["plurality_accuracy"], "plurality", percent),
+            "label_accuracy": cell(figures["plurality_accuracy"], "plurality", percentage),
             "model": "–",
             "private": "without privacy, not for release",
         },
@@ -507,7 +508,7 @@ def _spread(groups: list[Summary]) -> list[_Row]:
     rows = []
     for key, words in names.items():
         values = np.repeat([group[key] for group in groups], [group["size"] for group in groups])
-        form = percent if key == "share_of_budget_used" else at_most
+        form = percentage if key == "share_of_budget_used" else at_most
         rows.append(
             {
                 "name": words,
@@ -584,7 +585,7 @@ def _cells(row: _Row) -> _Row:
         "group": row["group"],
         "records": row["records"],
         "accuracy": share("accuracy"),
-        "interval": f"{percent(row['accuracy_low'])} to {percent(row['accuracy_high'])}",
+        "interval": f"{percentage(row['accuracy_low'])} to {percentage(row['accuracy_high'])}",
         "confidence": share("confidence"),
         "brier": f"{row['brier']:.3f}",
     }

@@ -22,6 +22,7 @@ from protocols.plural import at_most
 from protocols.study.protection import protection_of
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
+from runtime.board import percent
 from simulations.groups import FEWEST, ByGroup, Calibration, CostOfPrivacy, GroupFigures, PaysMost
 from simulations.membership.report import LEVEL, AttackResult, Estimate, MembershipReport
 from simulations.pipeline import RunResult
@@ -287,7 +288,7 @@ def pays_most_words(most: GroupRow, *, seeds: int) -> str:
 
 def share_text(share: float, records: int) -> str:
     """A share as a percentage, with a note where it is of few records."""
-    return percent(share) if records >= FEWEST else f"{percent(share)} of only {records}"
+    return percentage(share) if records >= FEWEST else f"{percentage(share)} of only {records}"
 
 
 _STOP_RULES = {
@@ -320,9 +321,9 @@ def parties_words(number: int) -> str:
     return f"{number:,} {'party' if number == 1 else 'parties'}"
 
 
-def percent(share: float) -> str:
-    """A share in [0, 1] as a percentage with one decimal."""
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+def percentage(share: float) -> str:
+    """A share as every page writes it, in one piece where lines break."""
+    return percent(share).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def interval(half: float | None, *, seeds: int, points: bool) -> str:

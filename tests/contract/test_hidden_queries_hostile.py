@@ -16,7 +16,7 @@ from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.ballot import PrivateBallot
 from protocols.levels.hidden_queries.dealing import DEAL, Offer, announced, serve_deals
-from protocols.levels.two_server.conversation import receive, send
+from protocols.levels.two_server.conversation import receive_arrays, send_arrays
 from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.contract.test_hidden_queries import vote_request
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, GuardianHere
@@ -64,13 +64,13 @@ def dealt(*messages):
     sizes = np.array([8, len(messages)], dtype=np.int64)
     digests = (np.frombuffer(each, dtype=np.uint8) for each in (STUDY.digest, REQUEST.digest))
     for message in messages:
-        send(here, message)
+        send_arrays(here, message)
     here.close()
     try:
         serve_deals(there, (DEAL, *digests, sizes), STUDY, key=SIGNING_KEY, source=seeded_source(1))
     finally:
         there.close()
-    return [receive(here) for _ in messages]
+    return [receive_arrays(here) for _ in messages]
 
 
 def offer(seat=0, model=None, signed_by=None, queries=8, key=bytes(range(32))):

@@ -36,7 +36,7 @@ from protocols.crypto.identity import (
 )
 from protocols.features.feature_map import FeatureMap
 from protocols.features.images import Deskew, Hog
-from protocols.features.linear import Linear
+from protocols.features.linear import LinearMap
 from protocols.ledger.audit_log import EMPTY, Entry, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, Offer, announced, read_announced
@@ -234,7 +234,7 @@ FILES: dict[str, Callable[[bytes], object]] = {
     "ledger": read_ledger,
     "archive of a home": lambda data: read_archive(written(data, "home"), passphrase=lambda: b"passphrase"),
 }
-FEATURES = FeatureMap((8, 8), (Deskew(), Hog(2, 2), Linear.of(np.eye(8, 3), np.zeros(8))))
+FEATURES = FeatureMap((8, 8), (Deskew(), Hog(2, 2), LinearMap.of(np.eye(8, 3), np.zeros(8))))
 READERS = WIRE | FILES
 
 

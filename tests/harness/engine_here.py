@@ -57,7 +57,7 @@ def running_here() -> Iterator[None]:
     time. What they reach is tested in test_student_contract.py and test_ceiling.py.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scikit, "BOOSTING_ROUNDS", 5)
+        patch.setattr(scikit, "STUDENT_ROUNDS", 5)
         patch.setitem(ENGINES, "in_process", "tests.harness.engine_here:EngineHere")
         yield
 

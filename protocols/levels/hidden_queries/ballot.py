@@ -27,7 +27,6 @@ from protocols.crypto.identity import sign
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, MalformedMessage, Refused
 from protocols.levels.hidden_queries.dealing import SEAL_BYTES, Offer, announced, check_architecture, opened_part
-from protocols.levels.hidden_queries.inference.comparison import Arrays
 from protocols.levels.hidden_queries.inference.computing import Answerer
 from protocols.levels.hidden_queries.inference.model import QuantisedModel
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, InferencePlan
@@ -41,7 +40,7 @@ from protocols.refusals.code import Code
 from protocols.study.levels import hidden
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
-from protocols.wire.messages import ConcealedVotes, Refusal, StepReply, StepRequest, VoteRequest, encode_arrays
+from protocols.wire.messages import Arrays, ConcealedVotes, Refusal, StepReply, StepRequest, VoteRequest, encode_arrays
 
 ARCHITECTURE, DEALT, INFERENCE = "architecture", "dealt", "inference"
 # Not a step, as it is charged: the last request, and its reply.

@@ -46,11 +46,10 @@ from protocols.levels.hidden_queries.inference.architecture import (
     Precision,
     ReLUShape,
 )
-from protocols.levels.hidden_queries.inference.comparison import Arrays
 from protocols.levels.hidden_queries.inference.computing import deal
 from protocols.levels.hidden_queries.inference.plan import check_sizes
 from protocols.levels.secure_sum.terms import roster_verifier
-from protocols.levels.two_server.conversation import check_bytes, receive, seal, send, unseal
+from protocols.levels.two_server.conversation import check_bytes, receive_arrays, seal, send_arrays, unseal
 from protocols.levels.two_server.statement import SIGNATURE_BYTES
 from protocols.ranges import integer, whole
 from protocols.reading import parse_json
@@ -58,6 +57,7 @@ from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import hidden
 from protocols.study.study import Study
+from protocols.wire.messages import Arrays
 
 MAX_CHARACTERS = 2**16
 _PADDINGS: dict[str, Literal["valid", "same"]] = {"valid": "valid", "same": "same"}
@@ -226,14 +226,14 @@ def ask_deals(
 ) -> tuple[dict[str, Dealt], frozenset[str]]:
     """What the guardian deals to each seat, and the seats whose offers it refuses.
 
-    Raises Refused, MalformedMessage, ChannelClosed as `receive` does.
+    Raises Refused, MalformedMessage, ChannelClosed as `receive_arrays` does.
     """
     digests = (np.frombuffer(each, dtype=np.uint8) for each in (study.digest, request))
-    send(channel, (DEAL, *digests, np.array([queries, len(offers)], dtype=np.int64)))
+    send_arrays(channel, (DEAL, *digests, np.array([queries, len(offers)], dtype=np.int64)))
     dealt: dict[str, Dealt] = {}
     for seat, offer in offers.items():
-        send(channel, (np.array([study.seats[seat]], dtype=np.int64), *offer.arrays()))
-        answer = receive(channel)
+        send_arrays(channel, (np.array([study.seats[seat]], dtype=np.int64), *offer.arrays()))
+        answer = receive_arrays(channel)
         if not answer:
             continue
         if len(answer) != 4:
@@ -261,7 +261,7 @@ def serve_deals(
         raise MalformedMessage(f"{queries} queries of {seats} seats; allowed: what the study allows")
     verify = roster_verifier(study)
     for _ in range(seats):
-        send(channel, _part(receive(channel), study, request, queries, verify, key, source))
+        send_arrays(channel, _part(receive_arrays(channel), study, request, queries, verify, key, source))
 
 
 def _part(

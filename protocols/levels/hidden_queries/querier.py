@@ -34,7 +34,6 @@ from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.ballot import ARCHITECTURE, DEALT, INFERENCE, NO_INFERENCE, VOTE
 from protocols.levels.hidden_queries.dealing import Dealt, Offer, ask_deals, precision_of
-from protocols.levels.hidden_queries.inference.comparison import Arrays
 from protocols.levels.hidden_queries.inference.computing import Querier, finish
 from protocols.levels.hidden_queries.inference.model import check_inputs
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
@@ -47,6 +46,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import hidden
 from protocols.study.study import Study
 from protocols.wire.messages import (
+    Arrays,
     ConcealedVotes,
     Refusal,
     Reply,

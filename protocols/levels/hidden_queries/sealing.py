@@ -36,14 +36,13 @@ from protocols.crypto.identity import LARGEST_SIGNATURE, sign
 from protocols.crypto.masks import agreed
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage, Refused
-from protocols.levels.hidden_queries.inference.comparison import Arrays
 from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.secure_sum.wire import public_keys, verifier
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.refusals.code import Code
 from protocols.study.levels import hidden
 from protocols.study.study import Study
-from protocols.wire.messages import Refusal, StepRequest, VoteRequest, decode_arrays, encode_arrays
+from protocols.wire.messages import Arrays, Refusal, StepRequest, VoteRequest, decode_arrays, encode_arrays
 
 _KEY_BYTES = 32
 _QUERIER = "querier"

@@ -52,7 +52,6 @@ from protocols.levels.secure_sum.wire import (
     MASK_ROW,
     SECRET_KINDS,
     SEED,
-    Arrays,
     Verify,
     checked,
     commitment,
@@ -63,6 +62,7 @@ from protocols.refusals.code import Code
 from protocols.study.levels import summed
 from protocols.study.study import Study
 from protocols.wire.messages import (
+    Arrays,
     ConcealedVotes,
     Refusal,
     StepReply,
@@ -292,7 +292,7 @@ class SummedAggregation(Aggregation):
             name: VoteRequest(request.study, request.run, request.batch, shared.request(seats[name]))
             for name in np.array(shared.keys.context.members, dtype=object)[shared.present].tolist()
         }
-        found: dict[int, tuple[ndarray, ...] | None] = {}
+        found: dict[int, Arrays | None] = {}
         for name, reply in reserved.exchange(asking).items():
             if isinstance(reply, Refusal):
                 left_out[name] = code_of(reply)
@@ -305,7 +305,7 @@ class SummedAggregation(Aggregation):
         reserved: ReservedBatch,
         step: str,
         present: ndarray,
-        request: Callable[[int], tuple[ndarray, ...]],
+        request: Callable[[int], Arrays],
         left_out: dict[str, str],
     ) -> SeatReplies:
         """One step with every party that is present; the codes of refusals go into left_out."""
@@ -314,7 +314,7 @@ class SummedAggregation(Aggregation):
             study.roster[index].party: StepRequest(study.digest, digest, step, request(index))
             for index in np.flatnonzero(present).tolist()
         }
-        found: dict[int, tuple[ndarray, ...] | None] = {}
+        found: dict[int, Arrays | None] = {}
         if not asking:
             return found
         for name, reply in reserved.exchange(asking).items():

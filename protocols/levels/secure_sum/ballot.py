@@ -54,7 +54,6 @@ from protocols.levels.secure_sum.wire import (
     PADDED_SIGNATURE_BYTES,
     SEALING_ROW,
     SEED,
-    Arrays,
     Authenticator,
     PairwiseAuthenticator,
     checked,
@@ -75,7 +74,7 @@ from protocols.ranges import integer
 from protocols.refusals.code import Code
 from protocols.study.levels import summed
 from protocols.study.study import Study
-from protocols.wire.messages import ConcealedVotes, Outcome, StepReply, StepRequest, VoteReply, VoteRequest
+from protocols.wire.messages import Arrays, ConcealedVotes, Outcome, StepReply, StepRequest, VoteReply, VoteRequest
 
 _SECRET_BYTES = 32
 # The number of newest batches to keep whose keys were asked for but which were never charged.
@@ -153,7 +152,7 @@ class SummedBallot(Ballot):
             self._ledger.forget(outcome.batch_digest, kind)
         return ""
 
-    def _advertise(self, request: StepRequest) -> tuple[ndarray, ...]:
+    def _advertise(self, request: StepRequest) -> Arrays:
         queries = _queries(request.arrays)
         if queries > self._study.batch_limit:
             raise Refused(
@@ -172,7 +171,7 @@ class SummedBallot(Ballot):
         context, secret = self._context(request.batch_digest), self._secret(request.batch_digest)
         return step(secret, context, self._index, request.arrays, authenticator=self._authenticator)
 
-    def _agree(self, request: StepRequest) -> tuple[ndarray, ...]:
+    def _agree(self, request: StepRequest) -> Arrays:
         digest, context = request.batch_digest, self._context(request.batch_digest)
         masked = self._masked(digest)
         if self._ledger.noted(digest, _SURVIVORS) is None:
@@ -188,7 +187,7 @@ class SummedBallot(Ballot):
             authenticator=self._authenticator,
         )
 
-    def _open(self, request: StepRequest) -> tuple[ndarray, ...]:
+    def _open(self, request: StepRequest) -> Arrays:
         digest, context = request.batch_digest, self._context(request.batch_digest)
         noted = self._ledger.noted(digest, _SURVIVORS)
         if noted is None:
@@ -227,7 +226,7 @@ class SummedBallot(Ballot):
         return latest
 
 
-def _queries(arrays: tuple[ndarray, ...]) -> int:
+def _queries(arrays: Arrays) -> int:
     if len(arrays) != 1:
         raise MalformedMessage("the request for keys is malformed; allowed: the number of queries")
     return integer("StepRequest sum_keys", "queries", arrays[0])

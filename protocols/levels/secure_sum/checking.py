@@ -57,7 +57,6 @@ from protocols.levels.secure_sum.wire import (
     SEALING_ROW,
     SECRET_KINDS,
     VALID,
-    Arrays,
     Authenticator,
     checked,
     flags,
@@ -67,6 +66,7 @@ from protocols.levels.secure_sum.wire import (
     table_of,
     unpadded,
 )
+from protocols.wire.messages import Arrays
 
 # What the two are called, in messages and in the derivation of their keys.
 RECEIPT, KEPT_SHARES = b"receipt", b"kept shares"

@@ -23,7 +23,6 @@ from protocols.levels.secure_sum.wire import (
     MASK_TAG_BYTES,
     PADDED_SIGNATURE_BYTES,
     SEALING_ROW,
-    Arrays,
     Verify,
     checked,
     keys_statement,
@@ -31,6 +30,7 @@ from protocols.levels.secure_sum.wire import (
     unpadded,
 )
 from protocols.refusals.code import Code
+from protocols.wire.messages import Arrays
 
 # Replies by index; None, or no entry, for a party that gave none.
 SeatReplies = Mapping[int, Arrays | None]

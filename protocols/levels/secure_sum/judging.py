@@ -48,7 +48,6 @@ from protocols.levels.secure_sum.wire import (
     PADDED_SIGNATURE_BYTES,
     SEALING_ROW,
     VALID,
-    Arrays,
     Verify,
     checked,
     kept_bytes,
@@ -56,6 +55,7 @@ from protocols.levels.secure_sum.wire import (
     unpadded,
 )
 from protocols.refusals.code import Code
+from protocols.wire.messages import Arrays
 
 _WEIGHT_BITS = 128
 

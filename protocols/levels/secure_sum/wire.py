@@ -39,6 +39,7 @@ from protocols.crypto.edwards import SCALAR_BYTES
 from protocols.crypto.identity import sign
 from protocols.crypto.masks import KEY_BYTES, pairwise, same
 from protocols.errors import InvalidInput, MalformedMessage
+from protocols.wire.messages import Arrays
 
 # A length and a signature: ECDSA over P-256 in DER has at most 72 bytes, Ed25519 has 64.
 PADDED_SIGNATURE_BYTES = 73
@@ -53,7 +54,6 @@ SEALED_BYTES = KEY_BYTES + (SECRET_KINDS + 1) * SCALAR_BYTES + 16
 # What a party found of a neighbour's dealing.
 _NOTHING, VALID, NOT_VALID = range(3)
 
-Arrays = tuple[ndarray, ...]
 Expected = tuple[str, str, tuple[int, ...]]
 
 

@@ -32,8 +32,8 @@ from protocols.levels.two_server.conversation import (
     ballots_of,
     check_bytes,
     head_of,
-    receive,
-    send,
+    receive_arrays,
+    send_arrays,
     whole_seats,
 )
 from protocols.levels.two_server.keyed_shares import KeyedShares
@@ -157,8 +157,8 @@ class SharedAggregation(Aggregation):
             log.head(),
             log.peer(_GUARDIAN),
         )
-        send(channel, submission.arrays())
-        taken, known = _accepted(receive(channel), len(seats))
+        send_arrays(channel, submission.arrays())
+        taken, known = _accepted(receive_arrays(channel), len(seats))
         log.remember(_GUARDIAN, head_of(known), proof=b"")
         faulty = taken != Fate.COUNTED
         for seat, fate in zip(seats[faulty].tolist(), taken[faulty].tolist(), strict=True):
@@ -218,8 +218,8 @@ class SharedAggregation(Aggregation):
             return self._below_quorum(reserved, left_out)
         mine = noisy_share(study, total, _noise(study, submitted.seed))
         pin_share(ledger, request, mine, own=True)
-        send(channel, (mine,))
-        answer = receive(channel)
+        send_arrays(channel, (mine,))
+        answer = receive_arrays(channel)
         if len(answer) != 4:
             raise MalformedMessage(f"the guardian's opening has {len(answer)} arrays; allowed: 4")
         theirs = check_sum_share(answer[:1], shape=mine.shape)

@@ -33,7 +33,8 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel, receive
-from protocols.crypto.oblivious_transfer import POINT_BYTES, TRANSFER_TAG_BYTES, EqualityTest
+from protocols.crypto.edwards import POINT_BYTES
+from protocols.crypto.oblivious_transfer import TRANSFER_TAG_BYTES, EqualityTest
 from protocols.errors import Refused
 from protocols.levels.two_server.batch_notes import BatchNotes
 from protocols.levels.two_server.circuit_inputs import Sizes

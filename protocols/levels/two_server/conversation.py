@@ -91,12 +91,12 @@ def own_weights(study: Study, seats: Int64[ndarray, " seats"]) -> Int64[ndarray,
     return np.repeat(np.rint(study.weights[seats] * units).astype(np.int64), study.votes.voters)
 
 
-def send(channel: Channel, arrays: tuple[ndarray, ...], *, code: str = "") -> None:
+def send_arrays(channel: Channel, arrays: tuple[ndarray, ...], *, code: str = "") -> None:
     """Sends arrays or, with a code, a refusal."""
     channel.send(len(code).to_bytes(1, "big") + code.encode() + encode_arrays(arrays))
 
 
-def receive(channel: Channel) -> tuple[ndarray, ...]:
+def receive_arrays(channel: Channel) -> tuple[ndarray, ...]:
     """The other server's arrays. Raises Refused with its code, MalformedMessage, ChannelClosed."""
     data = channel.recv(MESSAGE_BYTES)
     if not data or len(data) < 1 + data[0]:

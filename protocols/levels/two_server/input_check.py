@@ -35,9 +35,10 @@ from jaxtyping import Int64, UInt32
 from numpy import ndarray
 
 from protocols.crypto.channel import elements
+from protocols.crypto.edwards import POINT_BYTES
 from protocols.crypto.field import from_integers, matrix_product, minus, plus, reduced, times
 from protocols.crypto.linear_macs import Held, Holder, Keeper, Kept, message_bytes
-from protocols.crypto.oblivious_transfer import BASE_ANSWER_BYTES, COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
+from protocols.crypto.oblivious_transfer import BASE_ANSWER_BYTES, COLUMNS, BaseReceiver, BaseSender
 from protocols.crypto.prg import derived_key, expanded_source, field_elements
 from protocols.errors import MalformedMessage, Refused
 from protocols.levels.two_server.keyed_shares import KeyedShares, weighted_sums

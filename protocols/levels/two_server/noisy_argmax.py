@@ -57,7 +57,8 @@ from jaxtyping import Bool, UInt32, UInt64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel, elements, receive
-from protocols.crypto.field import BITS, folded, minus, plus, reduced, times
+from protocols.crypto.edwards import POINT_BYTES
+from protocols.crypto.field import BITS, minus, partly_reduced, plus, reduced, times
 from protocols.crypto.garbling import (
     CIPHER_BYTES,
     LABEL_BYTES,
@@ -75,7 +76,6 @@ from protocols.crypto.oblivious_transfer import (
     ANSWER_BYTES,
     BASE_ANSWER_BYTES,
     CHALLENGE_BYTES,
-    POINT_BYTES,
     BaseReceiver,
     BaseSender,
     CorrelatedReceiver,
@@ -138,7 +138,7 @@ def _tweaks(repetition: int, shape: tuple[int, ...], first: int) -> UInt64[ndarr
 
 def _field(hashes: UInt64[ndarray, "*wires 2"]) -> UInt32[ndarray, "*wires"]:
     """128 bits modulo p: 2^64 is 4. Within 2^-97 of uniform."""
-    return reduced(folded(hashes[..., 0]) + (folded(hashes[..., 1]) << np.uint64(2)))
+    return reduced(partly_reduced(hashes[..., 0]) + (partly_reduced(hashes[..., 1]) << np.uint64(2)))
 
 
 def _added(values: UInt32[ndarray, "31 *numbers"]) -> UInt32[ndarray, "*numbers"]:

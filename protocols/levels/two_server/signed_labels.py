@@ -25,7 +25,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.agreement import coordinator_opens
 from protocols.levels.two_server.batch_notes import BatchNotes
 from protocols.levels.two_server.circuit_inputs import CircuitInputs, Sizes
-from protocols.levels.two_server.conversation import check_bytes, receive
+from protocols.levels.two_server.conversation import check_bytes, receive_arrays
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates
 from protocols.levels.two_server.statement import SIGNATURE_BYTES
 from protocols.refusals.code import Code
@@ -105,7 +105,7 @@ def coordinator_labels(
             notes=notes,
             evaluate=lambda: coordinator_evaluates(channel, enter(), source=source),
         )
-        answer = receive(channel)
+        answer = receive_arrays(channel)
         if len(answer) != 3:
             raise MalformedMessage(f"the guardian's outcome has {len(answer)} arrays; allowed: 3")
         signed = SignedLabels(opened.signed, check_bytes(answer[1], SIGNATURE_BYTES))

@@ -37,8 +37,8 @@ from protocols.crypto.field import minus, plus
 from protocols.crypto.prg import Stream
 from protocols.errors import MalformedMessage
 from protocols.ranges import in_range
+from protocols.wire.messages import Arrays
 
-Arrays = tuple[ndarray, ...]
 Group = Literal["xor", "ring", "field"]
 
 
@@ -186,7 +186,7 @@ def products(digits: Digits, masks: UInt8[ndarray, "lookups n"], one: int) -> UI
     return np.concatenate([cube, *with_l])
 
 
-def _cubes(digits: Digits, shares: UInt8[ndarray, "products n"]) -> tuple[ndarray, tuple[ndarray, ...]]:
+def _cubes(digits: Digits, shares: UInt8[ndarray, "products n"]) -> tuple[ndarray, Arrays]:
     """(products of e only; for each digit those with its l); bit i of a row's number says whether e_(i+1) is in it."""
     sizes = [2 ** (digits.count - 1 - place) for place in range(digits.count)]
     parts = np.split(shares, np.cumsum([2 ** (digits.count - 1), *sizes])[:-1])

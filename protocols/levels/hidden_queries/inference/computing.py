@@ -28,7 +28,6 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
 from protocols.levels.hidden_queries.inference.architecture import Architecture, PoolShape, by_small, by_uniform
 from protocols.levels.hidden_queries.inference.comparison import (
-    Arrays,
     Piece,
     ReLUSide,
     corrections,
@@ -41,6 +40,7 @@ from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, SEED, I
 from protocols.levels.hidden_queries.inference.vote import Vote, choosable, chosen_messages, padded_messages
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes, vote_keys
 from protocols.votes import ABSTAIN
+from protocols.wire.messages import Arrays
 
 
 def deal(architecture: Architecture, queries: int, *, source: RandomSource) -> tuple[Arrays, Arrays]:

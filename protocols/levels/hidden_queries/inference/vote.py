@@ -26,8 +26,9 @@ from numpy import ndarray
 
 from protocols.crypto.field import minus, plus, times
 from protocols.levels.hidden_queries.inference import comparison
-from protocols.levels.hidden_queries.inference.comparison import Arrays, Digits, Piece
+from protocols.levels.hidden_queries.inference.comparison import Digits, Piece
 from protocols.levels.two_server.shares import REPETITIONS
+from protocols.wire.messages import Arrays
 
 
 @dataclass(frozen=True)

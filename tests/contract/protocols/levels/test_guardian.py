@@ -14,7 +14,7 @@ from protocols.errors import ConclaveError, InvalidInput, MalformedMessage, Refu
 from protocols.labelling.guardian import Guardian
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.conversation import Submission, seal, send, unseal
+from protocols.levels.two_server.conversation import Submission, seal, send_arrays, unseal
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import ConcealedVotes, Outcome, Refusal, VoteRequest
 from tests.harness.guardian_attempts import POOL, STUDY, World
@@ -203,7 +203,7 @@ def submission(**changes):
 def test_a_submission_that_cannot_be_is_refused_before_anything_is_charged(world, changes, fault):
     guardian = GuardianHere(STUDY, world.guardians, seeded_source(1)).guardian
     here, there = pair(wait_s=2.0)
-    send(here, submission(**changes).arrays())
+    send_arrays(here, submission(**changes).arrays())
     with pytest.raises((Refused, MalformedMessage), match=fault):
         guardian.serve(there)
     assert here.recv(1000)[0] > 0
@@ -230,7 +230,7 @@ def test_a_batch_that_was_reserved_for_less_is_refused(world):
         ({}, "other_submission"),
     ):
         here, there = pair(wait_s=2.0)
-        send(here, submission(**changes).arrays())
+        send_arrays(here, submission(**changes).arrays())
         if fault is None:
             guardian.serve(there)  # below the quorum
         else:

@@ -2,7 +2,8 @@
 
 from contextlib import suppress
 
-from protocols.crypto.oblivious_transfer import POINT_BYTES, TRANSFER_TAG_BYTES
+from protocols.crypto.edwards import POINT_BYTES
+from protocols.crypto.oblivious_transfer import TRANSFER_TAG_BYTES
 from protocols.errors import ChannelClosed, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.batch_notes import MOST_OPENED, OpenedBatches

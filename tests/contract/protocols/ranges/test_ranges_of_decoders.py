@@ -27,7 +27,7 @@ from protocols.levels.hidden_queries.inference.architecture import (
 )
 from protocols.levels.hidden_queries.inference.comparison import Piece, received
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.conversation import Submission, head_of, send
+from protocols.levels.two_server.conversation import Submission, head_of, send_arrays
 from protocols.ranges import RANGES
 from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.release.signatures import SIGNATURES_FILE, read_signatures
@@ -98,7 +98,7 @@ def deal(*sizes: int) -> object:
 
 def offer(value: int) -> object:
     here, there = pair(wait_s=0.0)
-    send(here, (array_of(value),))
+    send_arrays(here, (array_of(value),))
     digests = (np.frombuffer(each, dtype=np.uint8) for each in (HIDDEN.digest, DIGEST))
     return serve_deals(there, (DEAL, *digests, array_of(1, 1)), HIDDEN, key=SIGNING_KEY, source=seeded_source(1))
 

@@ -9,12 +9,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.crypto.edwards import POINT_BYTES
 from protocols.crypto.garbling import chosen
 from protocols.crypto.oblivious_transfer import (
     ANSWER_BYTES,
     CHALLENGE_BYTES,
     COLUMNS,
-    POINT_BYTES,
     BaseReceiver,
     BaseSender,
     CorrelatedReceiver,

@@ -15,7 +15,7 @@ from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
 from protocols.research import DATA_DEPENDENT as OWN
-from protocols.research.data_dependent import ORDERS, Circumstances, QueryVotes, Units
+from protocols.research.data_dependent import FIGURE_ORDERS, Circumstances, QueryVotes, Units
 from protocols.research.papernot import total_threshold_rdp
 from protocols.research.private import Private
 from protocols.votes import ABSTAIN
@@ -63,14 +63,14 @@ def circumstances(mechanism, **changes):
 
 
 def least(rdp, delta):
-    return rdp_to_epsilon(rdp, ORDERS, delta=delta).min()
+    return rdp_to_epsilon(rdp, FIGURE_ORDERS, delta=delta).min()
 
 
 def rdp_of_tests(top, s):
     """The threshold tests of CONFIDENT for a unit of weight s, query by query."""
     each = [
         total_threshold_rdp(
-            row, ORDERS, sigma_threshold=15.0, threshold=36.0, sensitivity=np.array([float(s)])
+            row, FIGURE_ORDERS, sigma_threshold=15.0, threshold=36.0, sensitivity=np.array([float(s)])
         ).for_research()[0]
         for row in top[:, None]
     ]  # fmt: skip
@@ -81,18 +81,18 @@ def test_papernot_2018_adds_answered_labels_and_all_tests_and_expects_over_the_t
     figures = DATA_DEPENDENT["papernot2018"].figures(evidence(CONFIDENT), units()).for_research()
     for unit, s in enumerate((1.0, 1.0, 1.0, 2.0)):
         tests = rdp_of_tests(COUNTS.max(axis=1), s)
-        label = label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.array([s]))[0]
-        want = rdp_to_epsilon(label[ANSWERED].sum(axis=0) + tests, ORDERS, delta=DELTA[unit])
+        label = label_rdp(COUNTS, FIGURE_ORDERS, sigma=6.0, sensitivity=np.array([s]))[0]
+        want = rdp_to_epsilon(label[ANSWERED].sum(axis=0) + tests, FIGURE_ORDERS, delta=DELTA[unit])
         assert figures.epsilon[unit] == pytest.approx(want.min(), rel=1e-12)
-        assert figures.order[unit] == ORDERS[want.argmin()]
-        papers = label[ANSWERED].sum(axis=0) + tests - np.log(DELTA[unit]) / (ORDERS - 1)
+        assert figures.order[unit] == FIGURE_ORDERS[want.argmin()]
+        papers = label[ANSWERED].sum(axis=0) + tests - np.log(DELTA[unit]) / (FIGURE_ORDERS - 1)
         assert figures.mironov.epsilon[unit] == pytest.approx(papers.min(), rel=1e-12)
-        assert figures.mironov.order[unit] == ORDERS[papers.argmin()]
+        assert figures.mironov.order[unit] == FIGURE_ORDERS[papers.argmin()]
         answers = ndtr((COUNTS.max(axis=1) - 36) / 15)
-        want = rdp_to_epsilon(answers @ label + tests, ORDERS, delta=DELTA[unit])
+        want = rdp_to_epsilon(answers @ label + tests, FIGURE_ORDERS, delta=DELTA[unit])
         assert figures.expected.epsilon[unit] == pytest.approx(want.min(), rel=1e-12)
-        assert figures.expected.order[unit] == ORDERS[want.argmin()]
-        papers = answers @ label + tests - np.log(DELTA[unit]) / (ORDERS - 1)
+        assert figures.expected.order[unit] == FIGURE_ORDERS[want.argmin()]
+        papers = answers @ label + tests - np.log(DELTA[unit]) / (FIGURE_ORDERS - 1)
         assert figures.expected_mironov.epsilon[unit] == pytest.approx(papers.min(), rel=1e-12)
     assert figures.epsilon[3] > figures.epsilon[0]
     assert figures.epsilon[2] > figures.epsilon[0]
@@ -124,7 +124,7 @@ def test_exact_figures_are_joint_over_refusal_and_label_and_fall_for_a_unit_that
     setting = exact.QuerySetting(sigma=6.0, threshold=36.0, sigma_threshold=15.0)
     anyone = DATA_DEPENDENT["exact"].figures(evidence(CONFIDENT), units()).for_research()
     own = DATA_DEPENDENT["exact_own_vote"].figures(evidence(CONFIDENT), units(own=True)).for_research()
-    total = exact.total_rdp(COUNTS, ORDERS, setting=setting, sensitivity=np.array([1.0])).for_research()[0]
+    total = exact.total_rdp(COUNTS, FIGURE_ORDERS, setting=setting, sensitivity=np.array([1.0])).for_research()[0]
     assert anyone.epsilon[0] == pytest.approx(least(total, 1e-5), rel=1e-12)
     assert (own.epsilon <= anyone.epsilon * (1 + 1e-12)).all()
     assert (own.epsilon < anyone.epsilon * (1 - 1e-6)).any()
@@ -153,20 +153,21 @@ def test_interactive_votes_are_held_against_the_student():
     student = 60 * rng.dirichlet([1.0, 1.0, 1.0], size=40)
     setting = exact.QuerySetting(sigma=6.0, threshold=36.0, sigma_threshold=15.0, student_votes=student)
     figures = DATA_DEPENDENT["exact"].figures(evidence(INTERACTIVE, student), units()).for_research()
-    total = exact.total_rdp(COUNTS, ORDERS, setting=setting, sensitivity=np.array([1.0])).for_research()[0]
+    total = exact.total_rdp(COUNTS, FIGURE_ORDERS, setting=setting, sensitivity=np.array([1.0])).for_research()[0]
     assert figures.epsilon[0] == pytest.approx(least(total, 1e-5), rel=1e-12)
     papernot = DATA_DEPENDENT["papernot2018"].figures(evidence(INTERACTIVE, student), units()).for_research()
     top = (COUNTS - student).max(axis=1)
     answers = ndtr((top - 36) / 15)
-    label = label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.ones(1))[0]
+    label = label_rdp(COUNTS, FIGURE_ORDERS, sigma=6.0, sensitivity=np.ones(1))[0]
     assert papernot.expected.epsilon[0] == pytest.approx(least(answers @ label + rdp_of_tests(top, 1), 1e-5), rel=1e-12)
 
 
 def test_one_draw_is_analysed_exactly_as_one_mechanism():
     given = evidence(ONE_DRAW)
     figures = DATA_DEPENDENT["exact"].figures(given, units()).for_research()
+    setting = exact.QuerySetting(sigma=6.0, threshold=36.0)
     rdp = exact.total_rdp(
-        given.counts, ORDERS, setting=exact.QuerySetting(sigma=6.0, threshold=36.0), sensitivity=units().sensitivity
+        given.counts, FIGURE_ORDERS, setting=setting, sensitivity=units().sensitivity
     ).for_research()
     assert figures.epsilon[0] == pytest.approx(least(rdp[0], units().delta[0]), rel=1e-9)
 

@@ -41,7 +41,7 @@ def test_a_student_learns_what_was_released_and_sees_the_rest_unlabelled():
 def test_a_kind_is_chosen_by_the_released_labels_and_kept_by_its_name(tmp_path, monkeypatch):
     kinds = {"random_forest": "sklearn", "logistic_regression": "sklearn"}
     monkeypatch.setattr("coordinator.students.choice._FOR_ROWS", kinds)
-    monkeypatch.setattr("coordinator.students.scikit.FOREST_TREES", 5)
+    monkeypatch.setattr("coordinator.students.scikit.STUDENT_TREES", 5)
     trained = train_student(labelled(HALF), POOL, kind="auto", seed=1, device="cpu")
     assert trained.kind in kinds
     assert [score.kind for score in trained.choice.scores] == list(kinds)

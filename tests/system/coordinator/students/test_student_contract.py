@@ -63,8 +63,8 @@ def trained_for(steps: int, patch: pytest.MonkeyPatch) -> None:
 def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     """Full length is measured by the accuracy test; the contract holds for any length."""
     trained_for(6, monkeypatch)
-    monkeypatch.setattr(scikit, "FOREST_TREES", 40)
-    monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", 10)
+    monkeypatch.setattr(scikit, "STUDENT_TREES", 40)
+    monkeypatch.setattr(scikit, "STUDENT_ROUNDS", 10)
     return student_kind(name, device="cpu")
 
 

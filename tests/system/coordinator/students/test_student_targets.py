@@ -32,8 +32,8 @@ def name(request: pytest.FixtureRequest) -> str:
 def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
     monkeypatch.setattr(torch_student, "_SCHEDULE", short)
-    monkeypatch.setattr(scikit, "FOREST_TREES", TREES)
-    monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", TREES)
+    monkeypatch.setattr(scikit, "STUDENT_TREES", TREES)
+    monkeypatch.setattr(scikit, "STUDENT_ROUNDS", TREES)
     return student_kind(name, device="cpu")
 
 

@@ -32,7 +32,7 @@ LEAST_ACCURACY = {
 }
 
 
-SHORT = {(torch_teacher, "_FEWEST_STEPS"): 20, (trees, "FOREST_TREES"): 20, (trees, "BOOSTING_ROUNDS"): 10}
+SHORT = {(torch_teacher, "_FEWEST_STEPS"): 20, (trees, "TEACHER_TREES"): 20, (trees, "TEACHER_ROUNDS"): 10}
 WHOLE = {(module, constant): getattr(module, constant) for module, constant in SHORT}
 
 

@@ -11,7 +11,7 @@ from simulations.options import settings_flags, settings_from
 from simulations.plots.figures import drawings
 from simulations.report.page import render_report, write_report
 from simulations.results.files import summary, write_results
-from simulations.results.text import command, count, percent
+from simulations.results.text import command, count, percentage
 from simulations.setup.experiment import experiment, read_config
 from tests.harness.refusals import refuses
 from tests.harness.stored_runs import stored_run
@@ -90,7 +90,7 @@ def test_every_group_tells_its_cap_and_marks_the_reading_as_no_guarantee(result,
     for group in summary(result)["groups"]:
         row = (
             f"{count(group['size'])} {at_most(group['budget'])} {at_most(group['epsilon_guaranteed'])} 1e-05 "
-            f"{group['weight']:.3g} {percent(group['share_of_budget_used'])} {at_most(group['epsilon_spent'])}"
+            f"{group['weight']:.3g} {percentage(group['share_of_budget_used'])} {at_most(group['epsilon_spent'])}"
         )
         assert row.replace("\xa0", " ") in page.words
     assert "Operator's reading of ε spent: no guarantee" in page.words

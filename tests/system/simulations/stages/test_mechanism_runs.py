@@ -131,7 +131,7 @@ def test_the_table_of_accountants_is_printed_and_given_as_json(capsys):
 def test_released_labels_choose_the_student_and_a_run_that_goes_on_compares_nothing_again(run, monkeypatch, tmp_path):
     kinds = {"logistic_regression": "sklearn", "random_forest": "sklearn"}
     monkeypatch.setattr("coordinator.students.choice._FOR_IMAGES", kinds)
-    monkeypatch.setattr("coordinator.students.scikit.FOREST_TREES", 5)
+    monkeypatch.setattr("coordinator.students.scikit.STUDENT_TREES", 5)
     flags = ["--student", "auto", *ONE_DRAW, "--budgets", "8"]
     summary = run(*flags)
     assert read_config(tmp_path / "out" / "config.toml").student == "auto"

@@ -30,14 +30,14 @@ def kinds(made):
     [
         (TABLE, "auto", [], 12),
         (TABLE, "raw", [], 12),
-        (TABLE, "pca:3", ["Linear"], 3),
-        (TABLE, "projection:5", ["Linear"], 5),
+        (TABLE, "pca:3", ["LinearMap"], 3),
+        (TABLE, "projection:5", ["LinearMap"], 5),
         (BLOBS, "raw", [], 256),
         (BLOBS, "hog", ["Deskew", "Hog"], 392),
-        (BLOBS, "auto", ["Deskew", "Hog", "Linear"], 64),
-        (NOISY, "auto", ["Deskew", "Linear"], 64),
-        (np.stack([BLOBS] * 3, axis=-1), "auto", ["Hog", "Linear"], 64),
-        (BLOBS[:10], "auto", ["Deskew", "Hog", "Linear"], 10),
+        (BLOBS, "auto", ["Deskew", "Hog", "LinearMap"], 64),
+        (NOISY, "auto", ["Deskew", "LinearMap"], 64),
+        (np.stack([BLOBS] * 3, axis=-1), "auto", ["Hog", "LinearMap"], 64),
+        (BLOBS[:10], "auto", ["Deskew", "Hog", "LinearMap"], 10),
     ],
 )
 def test_a_name_gives_the_stages_that_it_says(pool, named, stages, width) -> None:
@@ -67,7 +67,7 @@ def test_meanings_of_text_are_components_of_what_is_weighted_by_rarity() -> None
     made = features_for(pool, "lsa:5", columns=columns, seed=0)(pool)
     signs = np.sign((made * expected).sum(axis=0))
     np.testing.assert_allclose(made, expected * signs, atol=0.01)
-    assert kinds(features_for(pool, "auto", columns=columns, seed=0)) == ["Linear"]
+    assert kinds(features_for(pool, "auto", columns=columns, seed=0)) == ["LinearMap"]
     assert features_for(pool, "auto", columns=columns, seed=0).width == 17
     with refuses(InvalidInput, "text"):
         features_for(pool[:, :1], "lsa:1", columns=columns[:1], seed=0)

@@ -10,11 +10,11 @@ from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.encoder import Encoder
 from protocols.features.feature_map import FeatureMap
 from protocols.features.images import Deskew, Hog
-from protocols.features.linear import Linear
+from protocols.features.linear import LinearMap
 from tests.harness.refusals import refuses
 
 IMAGES = np.random.default_rng(1).random((5, 16, 16)).astype(np.float32)
-LINEAR = Linear.of(np.random.default_rng(2).normal(size=(72, 3)), np.zeros(72))
+LINEAR = LinearMap.of(np.random.default_rng(2).normal(size=(72, 3)), np.zeros(72))
 MADE = FeatureMap((16, 16), (Deskew(), Hog(8, 3), LINEAR))
 
 
@@ -32,7 +32,7 @@ def test_the_digest_names_all_that_decides_a_records_features() -> None:
         FeatureMap((16, 16), (Deskew(), Hog(8, 3))),
         FeatureMap((16, 17), MADE.stages),
         FeatureMap((16, 16), (Deskew(), Hog(2, 6), LINEAR)),
-        FeatureMap((16, 16), (Deskew(), Hog(8, 3), Linear(LINEAR.matrix, LINEAR.offset + 1))),
+        FeatureMap((16, 16), (Deskew(), Hog(8, 3), LinearMap(LINEAR.matrix, LINEAR.offset + 1))),
         FeatureMap((16, 16), (Encoder(b"one", 5),)),
         FeatureMap((16, 16), (Encoder(b"two", 5),)),
         FeatureMap((16, 16), (Encoder(b"one", 6),)),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from protocols.features.linear import MATRIX_UNITS, Linear, Scale
+from protocols.features.linear import MATRIX_UNITS, LinearMap, Scale
 from protocols.features.stage import MOST_STEPS, STEPS
 from tests.harness.refusals import refuses
 
@@ -17,7 +17,7 @@ from tests.harness.refusals import refuses
 @given(seed=st.integers(0, 2**32), wide=st.sampled_from([0.1, 1.0, 300.0]))
 def test_the_result_is_that_of_fractions_rounded_once(seed, wide) -> None:
     rng = np.random.default_rng(seed)
-    made = Linear.of(rng.normal(size=(6, 3)), wide * rng.normal(size=6))
+    made = LinearMap.of(rng.normal(size=(6, 3)), wide * rng.normal(size=6))
     records = (wide * rng.normal(size=(4, 2, 3))).astype(np.float32)
     for record, found in zip(records, made(records), strict=True):
         steps = [max(-MOST_STEPS, min(MOST_STEPS, round(Fraction(float(x)) * STEPS))) for x in record.ravel()]
@@ -29,7 +29,7 @@ def test_the_result_is_that_of_fractions_rounded_once(seed, wide) -> None:
 def test_it_is_the_map_that_was_meant_but_for_rounding() -> None:
     rng = np.random.default_rng(0)
     matrix, mean, records = rng.normal(size=(20, 4)), rng.normal(size=20), rng.normal(size=(9, 20)).astype(np.float32)
-    np.testing.assert_allclose(Linear.of(matrix, mean)(records), (records - mean) @ matrix, atol=0.02)
+    np.testing.assert_allclose(LinearMap.of(matrix, mean)(records), (records - mean) @ matrix, atol=0.02)
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def test_it_is_the_map_that_was_meant_but_for_rounding() -> None:
 )
 def test_a_map_whose_sums_are_not_exact_is_refused(matrix, offset, words) -> None:
     with pytest.raises(InvalidInput, match=words):
-        Linear(matrix, offset)
+        LinearMap(matrix, offset)
 
 
 def test_values_that_are_no_numbers_are_refused() -> None:
     with refuses(InvalidInput, "NaN"):
-        Linear.of(np.array([[np.nan]]), np.zeros(1))
+        LinearMap.of(np.array([[np.nan]]), np.zeros(1))
 
 
 @given(seed=st.integers(0, 2**32), wide=st.sampled_from([0.1, 1.0, 300.0]))

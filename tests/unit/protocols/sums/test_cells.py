@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
-from protocols.features.linear import Linear
+from protocols.features.linear import LinearMap
 from protocols.features.stage import MOST_STEPS, STEPS
 from protocols.sums.blocks import Blocks, Nearest
 from protocols.sums.contributions import said
@@ -91,7 +91,7 @@ def test_the_largest_scale_and_feature_are_clipped_without_a_warning() -> None:
 
 
 def test_records_are_compared_by_their_features() -> None:
-    swapped = FeatureMap((1, 2), (Linear.of(np.eye(2)[::-1], np.zeros(2)),))
+    swapped = FeatureMap((1, 2), (LinearMap.of(np.eye(2)[::-1], np.zeros(2)),))
     points = np.array([[0.0, 1.0], [1.0, 0.0]], np.float32)
     made = Blocks(swapped, (Nearest.of(points, columns=np.arange(2)),))
     assert Blocks.from_bytes(made.to_bytes()).digest == made.digest

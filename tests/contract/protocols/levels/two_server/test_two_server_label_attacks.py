@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from protocols.crypto.channel import pair
+from protocols.crypto.edwards import POINT_BYTES
 from protocols.crypto.garbling import GATE_BYTES, conjunctions_a_query
-from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, POINT_BYTES, TRANSFER_TAG_BYTES, CorrelatedSender
+from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, TRANSFER_TAG_BYTES, CorrelatedSender
 from protocols.errors import ChannelClosed, MalformedMessage, Refused
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
 from tests.harness import label_attacks as attacks

@@ -11,7 +11,7 @@ from protocols.errors import InvalidInput, MalformedMessage
 from protocols.labelling import guardian as guardian_module
 from protocols.levels.two_server import aggregation
 from protocols.levels.two_server.ballot import SharedBallot
-from protocols.levels.two_server.conversation import Submission, receive, send
+from protocols.levels.two_server.conversation import Submission, receive_arrays, send_arrays
 from protocols.levels.two_server.signed_votes import SignedVotes, own_digest
 from protocols.levels.two_server.statement import Fate, Statement
 from protocols.study.queries import QueryBatch
@@ -239,7 +239,7 @@ def test_the_guardian_takes_short_or_empty_votes_for_none(world):
     sealed = (b"", b"x" * 95, b"x" * 96, b"y" * 97, b"z", b"z")
     seats = {"members": np.arange(6), "seats": np.arange(6), "sealed": sealed}
     head = world.guardians.log.head()
-    send(here, Submission(study=STUDY.digest, **values, **seats, own=head, seen=head).arrays())
+    send_arrays(here, Submission(study=STUDY.digest, **values, **seats, own=head, seen=head).arrays())
     guardian.serve(there)
-    taken, _ = receive(here)
+    taken, _ = receive_arrays(here)
     assert (taken == Fate.BAD_SEAL).all()

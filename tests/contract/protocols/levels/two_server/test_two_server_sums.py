@@ -12,7 +12,7 @@ from protocols.ledger.audit_log import EMPTY
 from protocols.levels.two_server import ballot as ballot_module
 from protocols.levels.two_server import shared_sums
 from protocols.levels.two_server.aggregation import opened_signature
-from protocols.levels.two_server.conversation import Submission, send
+from protocols.levels.two_server.conversation import Submission, send_arrays
 from protocols.levels.two_server.shared_sums import SumShare, _expanded, check_sum_share, proofs_of, share_sum
 from protocols.levels.two_server.shares import GuardianShare
 from protocols.levels.two_server.statement import Fate, check_opened
@@ -276,7 +276,7 @@ def test_a_coordinator_that_asks_for_part_of_the_queries_is_refused_before_anyth
         STUDY.digest, bytes(32), 0, np.arange(15), everyone, everyone, (b"sealed",) * 3, EMPTY, EMPTY
     )
     here, there = pair(wait_s=2.0)
-    send(here, submission.arrays())
+    send_arrays(here, submission.arrays())
     with refuses(Refused, 16):
         guardian.serve(there)
     assert all(balance.spent == 0 for balance in world.guardians.balances().values())
@@ -288,7 +288,7 @@ def test_a_coordinator_that_asks_for_part_of_the_queries_is_refused_before_anyth
     ids=["nothing", "one array", "no signatures", "another shape"],
 )
 def test_an_answer_of_the_guardian_that_is_none_releases_nothing(world, monkeypatch, answer) -> None:
-    monkeypatch.setitem(guardian_module._ANSWER, UnitSums, lambda self, channel, *rest: send(channel, answer))
+    monkeypatch.setitem(guardian_module._ANSWER, UnitSums, lambda self, channel, *rest: send_arrays(channel, answer))
     with pytest.raises(MalformedMessage):
         world.label()
     assert not world.own.stored(0).settled

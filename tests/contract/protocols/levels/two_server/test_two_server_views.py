@@ -13,9 +13,10 @@ import pytest
 
 from protocols.crypto import oblivious_transfer
 from protocols.crypto.channel import pair
+from protocols.crypto.edwards import POINT_BYTES
 from protocols.crypto.field import BITS, P, minus, plus
 from protocols.crypto.garbling import Evaluator, LabelHash, colours, conjunctions_a_query
-from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
+from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, COLUMNS, BaseReceiver, BaseSender
 from protocols.crypto.prg import derived_key
 from protocols.levels.two_server import shares
 from protocols.levels.two_server.one_time_masks import guardian_masks

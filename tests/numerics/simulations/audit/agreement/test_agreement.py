@@ -10,7 +10,7 @@ import pytest
 from benchmarks.breaks import MECHANISM_BREAKS as BREAKS
 from protocols.mechanisms import GNMax
 from protocols.noise import simulated
-from simulations.audit.as_run import summed_noise
+from simulations.audit.as_run import noise_of_sources
 from simulations.audit.batches import FACTORS, audited_batches, power, target_agreement
 from simulations.audit.breaks import HONEST, scaled_noise
 from simulations.audit.laws import low_bits_evidence, seen_noise_evidence
@@ -102,7 +102,7 @@ def test_one_draw_in_5_000_without_noise_is_found_where_the_noise_is_seen():
 
 def test_low_bits_of_honest_noise_raise_no_more_false_alarms_than_stated():
     """In 2,000 batches of integer noise, for each family: the least p-values are as rare as they say, or rarer."""
-    rng, law = np.random.default_rng(11), summed_noise(3.0, sources=2)
+    rng, law = np.random.default_rng(11), noise_of_sources(3.0, sources=2)
     reach = law.reach
     values, chance = np.arange(-reach, reach + 1), law.masses / law.masses.sum()
     found = [low_bits_evidence(rng.choice(values, size=(60, 5), p=chance), law.masses) for _ in range(2000)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols.mechanisms import GNMax
-from simulations.audit.as_run import integer_laws, summed_noise
+from simulations.audit.as_run import integer_laws, noise_of_sources
 
 COUNTS = np.array([[0, 0, 1], [3, 1, 0], [2, 2, 2]])
 
@@ -34,18 +34,18 @@ def enumerated(counts, label, *, threshold, apart):
 
 @pytest.mark.parametrize(("threshold", "own_draw"), [(None, False), (2, False), (4, False), (2, True)])
 def test_the_law_is_that_of_all_noise_one_by_one(threshold, own_draw):
-    label = summed_noise(0.5, sources=1)
-    apart = summed_noise(0.6, sources=1) if own_draw else None
+    label = noise_of_sources(0.5, sources=1)
+    apart = noise_of_sources(0.6, sources=1) if own_draw else None
     laws = integer_laws(COUNTS, label, threshold=threshold, threshold_noise=apart)
     for counts, law in zip(COUNTS, laws, strict=True):
         np.testing.assert_allclose(law, enumerated(counts, label, threshold=threshold, apart=apart), atol=1e-12)
 
 
 def test_sums_have_the_variance_of_all_sources_and_fine_units_approach_the_continuous_law():
-    noise = summed_noise(20.0, sources=3)
+    noise = noise_of_sources(20.0, sources=3)
     values = np.arange(-noise.reach, noise.reach + 1)
     assert (noise.masses * values**2).sum() == pytest.approx(3 * 400, rel=1e-9)
     assert noise.at_most(np.array([-10_000, 0, 10_000])) == pytest.approx([0, 0.5 + noise.masses.max() / 2, 1])
-    fine = integer_laws(1000 * COUNTS, summed_noise(2000.0, sources=1), threshold=None, threshold_noise=None)
+    fine = integer_laws(1000 * COUNTS, noise_of_sources(2000.0, sources=1), threshold=None, threshold_noise=None)
     continuous = np.exp(GNMax(sigma=2.0).outcome_log_law(COUNTS.astype(float), np.ones(3, dtype=np.int64)))
     np.testing.assert_allclose(fine[:, :3], continuous, atol=1e-3)
