@@ -291,7 +291,7 @@ def told_apart(
 
     def ranges(seen: Float64[ndarray, "trials cells"]) -> Codes:
         # Comparing all with each of a few quantiles is faster than a search for each value.
-        return np.sum([seen > limits for limits in quantiles], axis=0, dtype=np.int64)
+        return np.stack([seen > limits for limits in quantiles]).sum(axis=0, dtype=np.int64)
 
     statistics = [linear, *(_code_ratio(code_of, *map(code_of, known)) for code_of in (_low_bits, ranges))]
     step = max(1, _CHUNK // cells)
