@@ -53,10 +53,10 @@ class Judges:
         """As they are kept. pair: names the votes that were counted with them."""
         whole = {name: getattr(self, name).astype("<i8") for name in _NAMES[4:]}
         runs, inputs = np.array([self.runs], "<i8"), self.inputs.astype("<f4")
-        return kept_bytes(study, pair, runs=runs, inputs=inputs, **whole)
+        return later_bytes(study, pair, runs=runs, inputs=inputs, **whole)
 
 
-def kept_bytes(study: DeployedStudy, pair: bytes, **arrays: ndarray) -> bytes:
+def later_bytes(study: DeployedStudy, pair: bytes, **arrays: ndarray) -> bytes:
     """The file of what a seat's records are asked for later. pair: names the votes that were counted with it."""
     content = io.BytesIO()
     of = {"study": np.frombuffer(study.digest, np.uint8), "pair": np.frombuffer(pair, np.uint8)}

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from party.voting.judges import kept_bytes
+from party.voting.judges import later_bytes
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, Refused
 from protocols.refusals.code import Code
@@ -39,7 +39,7 @@ class SaidAgain:
 
     def to_bytes(self, study: DeployedStudy, pair: bytes) -> bytes:
         """As it is kept. pair: names the votes that were counted with it."""
-        return kept_bytes(study, pair, **{name: getattr(self, name).astype("<i8") for name in _NAMES[2:]})
+        return later_bytes(study, pair, **{name: getattr(self, name).astype("<i8") for name in _NAMES[2:]})
 
 
 class KeptResiduals:
