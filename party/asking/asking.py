@@ -115,8 +115,9 @@ def ask(
     late for as many released batches as the terms say; its `refusals` are these seats. Asking again goes on as before.
 
     The guardian is contacted first: if the study's own guardian does not answer, no party is asked and nothing more is
-    reserved. Raises InvalidInput if the queries differ from those asked before; Unreachable, also if the guardian is
-    absent before anything was asked; Refused, also if the guardian is not the study's. Nothing is lost in these cases.
+    reserved. Raises InvalidInput if the queries differ from those asked before, or too few seats stay; Unreachable,
+    also if the guardian is absent before anything was asked; Refused, also if the guardian is not the study's. Nothing
+    is lost in these cases.
     """
     terms = study.terms
     if len(queries) > terms.pool_size:
@@ -129,8 +130,11 @@ def ask(
         aggregation = PrivateQueries(study, queries, lambda: _dial(study, line), key=line.key, source=system_source)
         relayed = Relayed(study, line, own, relay)
         coordinator = Coordinator(study, ledger=own, aggregation=aggregation, exchange=relayed, run=os.urandom(16))
-        gone = {str(entry.fields["seat"]) for entry in own.log.entries() if entry.event == _WITHOUT}
-        for seat in {*without} - gone:
+        known = {str(entry.fields["seat"]) for entry in own.log.entries() if entry.event == _WITHOUT}
+        gone, seats = {*known, *without}, set(study.seats)
+        if without and (gone - seats or len(seats - gone) < study.quorum):
+            raise InvalidInput(f"without is {', '.join(without)!r}; allowed: seats, if {study.quorum} stay")
+        for seat in gone - known:
             own.log.append(_WITHOUT, seat=seat)
 
         def released(batches: Sequence[tuple[int, int]]) -> None:
@@ -145,7 +149,7 @@ def ask(
             if (so_far.labels == NOT_ASKED).any():
                 return so_far
         try:
-            return coordinator.label(aggregation.positions, on_batch=released, without=lambda: gone | {*without})
+            return coordinator.label(aggregation.positions, on_batch=released, without=lambda: gone)
         except _Missed as missed:
             found = coordinator.so_far(len(queries), reason="missed")
             return replace(found, refusals=dict.fromkeys(missed.seats, Code.LATE))

@@ -90,8 +90,6 @@ def ask(
     settings, found = home.settings(), home.find_study(study)
     check_querier(found, home.invitation().party)
     terms = found.terms
-    if set(without) - set(found.seats) or (without and len(found.seats) - len(set(without)) < found.quorum):
-        raise InvalidInput(f"--without is {', '.join(without)!r}; allowed: seats, if {found.quorum} stay")
     line = line_of(home, guardian=check_address("--guardian", guardian))
     # Whatever could fail afterwards is checked before anything is asked.
     _check_files(queries_file, test_file, out, records=settings.data.source.files)

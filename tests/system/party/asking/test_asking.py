@@ -104,6 +104,9 @@ def test_whoever_asks_decides_about_a_party_whose_votes_are_always_too_late(tmp_
         assert charged > 0
         got = asks("hospital-2")
         assert (got.stop.reason, len(got.batches), got.refusals) == ("pool_exhausted", 5, {})
+        for seats in (["hospital-1"], ["nobody"]):  # with the one before it, too few would stay
+            with refuses(InvalidInput, *seats, study.quorum):
+                asks(*seats)
         assert made.ledgers["hospital-2"].balance("hospital-2").spent == charged
 
 
