@@ -277,13 +277,15 @@ class Hub:
 
     def go_on_without(self, study: DeployedStudy, seats: Collection[str]) -> None:
         """From now on these seats of an open study, which its operator does without, are told so when they connect; the
-        nodes that are connected dial again, and so are told now."""
+        nodes that are connected, and not asked anything, dial again, and so are told now."""
         self._call(self._go_on_without(self._studies[study.digest], frozenset(seats)))
 
     async def _go_on_without(self, opened: OpenStudy, seats: frozenset[str]) -> None:
         parties = {party_of(seat) for seat in seats - opened.without}
         opened.without = seats
-        for session in [each for name, each in self._sessions.open.items() if name in parties]:
+        # What a node is asked in another study would be lost, and what it charged for it stay charged.
+        idle = [each for name, each in self._sessions.open.items() if name in parties and not each.waiting]
+        for session in idle:
             await self._farewell(
                 session, Goodbye(Code.GOING_AWAY, "the operator goes on without a seat; dial again to be told which")
             )

@@ -150,8 +150,12 @@ def test_a_restored_backup_of_the_coordinator_is_found_out_by_its_parties(consor
 
 def test_a_hospital_that_the_operator_goes_on_without_is_told_at_once_and_still_told_outcomes(consortium):
     consortium.start_all()
-    consortium.hub.go_on_without(consortium.study, {"hospital-3"})
+    busy = consortium.hub._sessions.open["hospital-2"]
+    busy.waiting[b"of another study"] = None
+    consortium.hub.go_on_without(consortium.study, {"hospital-2", "hospital-3"})
     wait_until(lambda: consortium.codes("asked_without") == {"asked_without"})
+    assert consortium.hub._sessions.open["hospital-2"] is busy  # it is told when it next dials
+    busy.waiting.clear()
     spent = consortium.label().spent
     assert consortium.ledgers["hospital-3"].balance("hospital-3").settled == spent[3] > 0
     (about,) = [fields for event, fields in consortium.events if event == "asked_without"]
