@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from party.budget.policy import Approval, Policy
@@ -79,7 +80,10 @@ def examine(home: PartyHome, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
         yield (data := _data(settings))
         if not data.ok:
             return
-    for hop in (*_network(home, invitation, timeout_s), *_certificate(home, invitation)):
+    # A certificate is asked for at the second port.
+    dialled = [invitation.address, *([] if home.certificate.exists() else [invitation.enrol_address])]
+    network = (hop for address in dialled for hop in _network(home, invitation, address, timeout_s))
+    for hop in chain(network, _certificate(home, invitation)):
         yield hop
         if not hop.ok or hop.waits:
             return
@@ -144,8 +148,8 @@ def _permissions(home: PartyHome) -> Hop:
     return Hop("files", True, shown, f"chmod -R go= {home.path}; conclave-party run does it too")
 
 
-def _network(home: PartyHome, invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
-    host, _, port = invitation.address.rpartition(":")
+def _network(home: PartyHome, invitation: Invitation, address: str, timeout_s: float) -> Iterator[Hop]:
+    host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
         found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
@@ -163,7 +167,7 @@ def _network(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
         todo = (
             "allow this machine to reach that address and port (firewall, proxy), or ask whether the coordinator runs"
         )
-        yield Hop("TCP", False, f"{invitation.address}: {error.strerror or error}", todo, 7)
+        yield Hop("TCP", False, f"{address}: {error.strerror or error}", todo, 7)
 
 
 def _tls(connection: socket.socket, home: PartyHome, invitation: Invitation) -> Hop:
@@ -233,7 +237,8 @@ def _session(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
         yield Hop("session", False, str(error), "what answers there is not this consortium's coordinator", 4)
         return
     if isinstance(answer, Goodbye):
-        yield Hop("session", False, f"{answer.code}: {answer.reason}", "ask the consortium's operator", 4)
+        said, todo = answer.reason.removeprefix(f"{answer.code}: "), meaning_of(answer.code).next_step
+        yield Hop("session", False, f"{answer.code}: {said}", todo or "ask the consortium's operator", 4)
         return
     yield Hop("session", True, f"the coordinator welcomed {invitation.party}, wire version {answer.version}")
     skew_ms = answer.time_ms - time.time_ns() // 1_000_000

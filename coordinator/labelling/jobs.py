@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
@@ -188,11 +188,22 @@ class ServedStudy:
             return
         state: JobState = "stopped" if message else "finished"
         ended = message or STOP_MEANINGS[labelling.stop.reason]
-        said = "; ".join(filter(None, (ended, self._late.summary(), self._of_pool(labelling))))
+        said = "; ".join(filter(None, (ended, self._late.summary(), self._unheard(), self._of_pool(labelling))))
         self._store.end_job(job.number, state, said, labelling)
         self._on_event(
             "job_ended", {"study": self.name, "job": job.number, "state": state, "code": labelling.stop.reason}
         )
+
+    def _unheard(self) -> str:
+        """In words: the seats without which batches were released, though they were not late, and why; "" if none."""
+        faults = [each for each in self._store.faults(self.name) if each.code not in LATE]
+        paid = {number: self._ledger.settled(number) for number in {each.number for each in faults}}
+        batches: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        for each in faults:
+            if paid[each.number] and not paid[each.number].get(each.seat):
+                batches[each.seat, each.code].add(each.number)
+        found = [f"{seat} in {counted(len(of), 'batch')} ({code})" for (seat, code), of in sorted(batches.items())]
+        return f"released without {some(found)}" if found else ""
 
     def _of_pool(self, labelling: Labelling) -> str:
         """What the released sums say against the pool; "" if nothing, or if it cannot be worked out here."""

@@ -10,6 +10,7 @@ from party.commands.group import run_command
 from party.doctor import examine
 from party.home import PartyHome
 from protocols.crypto.identity import private_key_from_pem, to_pem
+from runtime.address import free_port
 from tests.harness.consortium import Consortium
 from tests.harness.homes import make_member, study_file, tabled, write_invitation
 from tests.harness.studies import NOW, deployed_study
@@ -71,6 +72,10 @@ def test_a_home_that_was_just_made_is_to_be_filled_in_and_enrolled(member, tmp_p
     assert [name for name, hop in hops.items() if hop.waits] == ["settings", "certificate"]
     assert "fill in" in hops["settings"].todo
     assert "conclave-party enrol" in hops["certificate"].todo
+    # It is asked for at the second port, which a firewall may block alone.
+    closed = f"127.0.0.1:{free_port()}"
+    change(home, f"127.0.0.1:{consortium.enrol_port}", closed)
+    assert closed in failing(home)["TCP"]
     at = ["init", str(invitation), "--home", str(home.path)]
     assert run_command([*at, "--data-name", "ward"]) == 0  # nobody had filled it in
     assert 'name = "ward"' in home.settings_file.read_text()

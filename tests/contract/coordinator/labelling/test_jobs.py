@@ -6,6 +6,7 @@ from coordinator.status import study_status
 from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
+from protocols.plural import counted
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 
@@ -85,6 +86,14 @@ def test_parties_that_refuse_stop_the_job_at_once_with_their_reasons(bench):
     assert "hospital-1 (storage_failed)" in job.message
     assert "resume test" in job.message
     assert len(made.hub.asked) == 1
+
+
+def test_a_job_that_did_without_a_party_says_so_and_why_at_its_end(bench):
+    made = bench(quorum=2)
+    made.hub.refusing = {"hospital-1": "storage_failed"}
+    job = made.run()
+    assert job.state == "finished"
+    assert f"hospital-1 in {counted(job.batches, 'batch')} (storage_failed)" in job.message
 
 
 def test_a_code_that_a_party_makes_up_does_not_reach_tables(bench):
