@@ -16,7 +16,8 @@ from jaxtyping import Float32, Float64
 from numpy import ndarray
 
 from party.teachers.finding_scores import auroc
-from protocols.study.findings import NOT_KNOWN, PRESENT
+from protocols.study.findings import NOT_KNOWN, PRESENT, STATES
+from protocols.sums.judging import scored
 from simulations.datasets.dataset import Dataset
 from simulations.groups import calibration
 from simulations.stages.ceiling import Ceiling
@@ -125,6 +126,26 @@ class FindingsFound:
 def students_of(released: ReleasedStudents) -> tuple[ReleasedStudent, ...]:
     """The student of each finding, or of the one label."""
     return released.each if isinstance(released, StudentsOfFindings) else (released,)
+
+
+def auroc_on_tests(released: ReleasedStudents, dataset: Dataset) -> float | None:
+    """The mean AUROC of what `auroc_of` names, on the test records; None without labels to train on."""
+    found = []
+    for student, task in zip(students_of(released), dataset.tasks, strict=True):
+        if student.trained_on:
+            chances = student.probabilities(task.test_inputs).astype(np.float64)
+            for each in scored(task.classes):
+                found.append(auroc(chances[:, each], (task.test_labels == each).astype(np.int64)))
+    return _mean(found)
+
+
+def auroc_of(dataset: Dataset) -> str:
+    """What an AUROC is of: the second of two classes, or the mean over several classes or findings."""
+    if dataset.findings:
+        return f"mean over {len(dataset.findings)} findings"
+    if dataset.classes == len(STATES):
+        return f"{dataset.class_names[1]} against {dataset.class_names[0]}"
+    return f"mean over {dataset.classes} classes, each against the others"
 
 
 def findings_found(

@@ -45,6 +45,7 @@ from simulations.findings import (
     ReleasedStudents,
     StudentsOfFindings,
     findings_found,
+    students_of,
 )
 from simulations.groups import ByGroup, by_group
 from simulations.private import Findings, compute_findings
@@ -233,9 +234,9 @@ def _evaluated(
     if study.votes.evaluation is None or not isinstance(stored, RecordCells) or studied is None:
         return ()
     return tuple(
-        evaluate_student(study, stored, studied, student, seed.labelling, seed=seed.seed)
+        evaluate_student(study, stored, studied, students_of(student), seed.labelling, seed=seed.seed)
         for seed, student in zip(seeds, students, strict=True)
-        if student.trained_on and isinstance(student, ReleasedStudent)
+        if student.trained_on
     )
 
 

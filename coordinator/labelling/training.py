@@ -25,10 +25,11 @@ from coordinator.labelling.soft_labels import (
 )
 from coordinator.store.store import LabelledStudy
 from coordinator.students import SCORES, student_kind
+from coordinator.students.certainty import calibrated
 from coordinator.students.choice import AUTO, Choice, choose_student, chosen_together
 from coordinator.students.findings import FindingsStudent, thresholds_of
 from coordinator.students.scores import ScoresStudent
-from coordinator.students.student import Student, between_rounds, one_hot
+from coordinator.students.student import Released, Student, between_rounds, one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
@@ -137,15 +138,18 @@ def _train(
     kind: str,
     seed: int,
     device: str,
+    last: bool = True,
 ) -> Trained:
+    """last: whether it is the study's student, whose probabilities are calibrated, not one between its rounds."""
     inputs, unlabelled = np.asarray(inputs), np.asarray(unlabelled)
     choice: Choice | None = None
     if kind == AUTO:
         choice = choose_student(inputs, targets, unlabelled=unlabelled, seed=seed, device=device)
         kind = choice.kind
-    student = student_kind(kind, device=device).fit(
-        inputs, targets, unlabelled=unlabelled, classes=targets.shape[1], seed=seed
-    )
+    made = student_kind(kind, device=device)
+    student = made.fit(inputs, targets, unlabelled=unlabelled, classes=targets.shape[1], seed=seed)
+    if last:
+        student = calibrated(made, student, Released(inputs, targets, unlabelled, targets.shape[1], seed))
     agreement = float((student.predict(inputs) == targets.argmax(axis=1)).mean())
     return Trained(student, kind, seed, device, len(inputs), 0, len(unlabelled), agreement, choice)
 
@@ -275,7 +279,7 @@ def first_student(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], *
         has: Int64[ndarray, " answered"], targets: Float32[ndarray, "answered classes"]
     ) -> Float32[ndarray, "queries classes"]:
         rest = np.setdiff1d(np.arange(len(pool)), has)
-        trained = _train(pool[has], targets, pool[rest], kind=kind, seed=BETWEEN_ROUNDS_SEED, device="cpu")
+        trained = _train(pool[has], targets, pool[rest], kind=kind, seed=BETWEEN_ROUNDS_SEED, device="cpu", last=False)
         return trained.student.predict_proba(np.asarray(pool))
 
     return between_rounds(probabilities, classes=study.classes)

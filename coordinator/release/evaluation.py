@@ -141,12 +141,8 @@ class ReleasedEvaluation:
 
     def rows(self, study: DeployedStudy) -> list[tuple[str, str]]:
         """The figures for a person."""
-        found = [judged_rows(each.figures(), study.terms.class_names) for each in self.total(study)]
-        if not study.findings:
-            return found[0]
-        named = list(zip(study.findings, found, strict=True))
-        wrong = "; ".join(f"about {name} {of[0][1]}" for name, of in named)
-        return [("wrong", wrong), *((f"{name}: {what}", value) for name, of in named for what, value in of[1:])]
+        figures = _by_finding(study.findings, [each.figures() for each in self.total(study)])
+        return judged_rows(figures, study.terms.class_names, study.findings)
 
 
 def _by_finding(names: tuple[str, ...], each: list[_T]) -> dict[str, _T] | _T:

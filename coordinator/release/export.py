@@ -6,12 +6,11 @@ Neither format is pickle: they hold only numbers and a graph of known operators.
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final  # Any: figures of JSON
@@ -23,7 +22,7 @@ from numpy import ndarray
 from coordinator.release.folder import ReleasedStudy
 from coordinator.students import SCORES
 from coordinator.students.findings import FindingsStudent, thresholds_of
-from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written
+from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written, write_with
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
@@ -54,9 +53,7 @@ def export_student(student: Student, pool: Float32[ndarray, "queries ..."], fold
     """
     if not student.exporter:
         raise InvalidInput(f"a {type(student).__name__} cannot be exported; allowed: a student with an exporter")
-    module, _, name = student.exporter.partition(":")
-    write: Callable[[Student, Path], Written] = getattr(importlib.import_module(module), name)
-    written = write(student, folder)
+    written = write_with(student.exporter, student, folder)
     wanted = student.predict(pool)
     equal = float((predict_onnx(folder / ONNX_FILE, pool, written.input_shape, told=wanted.shape[1:]) == wanted).mean())
     if equal < _LEAST_AGREEMENT:

@@ -6,10 +6,9 @@ hold the findings' names, in order, as JSON under `findings`.
 
 from __future__ import annotations
 
-import importlib
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any  # onnx has no types
 
@@ -18,7 +17,7 @@ import onnx
 from onnx import ModelProto, TensorProto, checker, compose, helper, numpy_helper
 
 from coordinator.students.findings import FindingsStudent
-from coordinator.students.student import ONNX_FILE, Student, Written
+from coordinator.students.student import ONNX_FILE, Student, Written, write_with
 from protocols.errors import InvalidInput
 from protocols.study.findings import PRESENT
 
@@ -31,10 +30,8 @@ def write_findings(student: Student, folder: Path) -> Written:
         raise InvalidInput(f"the student is {type(student).__name__}; allowed: FindingsStudent")
     made, written = [], []
     for each in student.each:
-        module, _, name = each.exporter.partition(":")
-        write: Callable[[Student, Path], Written] = getattr(importlib.import_module(module), name)
         with tempfile.TemporaryDirectory() as one:
-            written.append(write(each, Path(one)))
+            written.append(write_with(each.exporter, each, Path(one)))
             made.append(onnx.load(Path(one) / ONNX_FILE))
     (folder / ONNX_FILE).write_bytes(one_model(student, made, [each.classes for each in written]).SerializeToString())
     return Written((ONNX_FILE,), written[0].input_shape, tuple(range(len(made))))

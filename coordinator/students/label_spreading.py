@@ -8,7 +8,6 @@ no files for a release.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
@@ -34,10 +33,6 @@ from runtime.models import check_cpu_only, check_queries
 
 _PRECISION: Final = 1e-6
 _MOST_ROUNDS: Final = 200  # 0.9 ** 200 < 1e-9
-# Folds of the labels, and the fewest, by which probabilities are calibrated; the powers that are tried.
-_FOLDS, _FEWEST = 3, 30
-_POWERS: Final = np.geomspace(0.5, 16, 41)
-_WRONG: Final = np.linspace(0.001, 0.601, 25)  # shares of labels that are another class
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,15 +79,13 @@ _KEPT: dict[bytes, _Graph] = {}
 
 @dataclass(frozen=True, eq=False)
 class SpreadStudent(Student):
-    """found: the probabilities of each class for each input of the pool, in the order of `nearest`; certainty: to what
-    power what the nearest say is raised (`_certainty`)."""
+    """found: the probabilities of each class for each input of the pool, in the order of `nearest`."""
 
     features: _Compared = field(repr=False)
 
     nearest: Any = field(repr=False)  # scikit-learn has no types
     found: Float64[ndarray, "inputs classes"] = field(repr=False)
     input_shape: tuple[int, ...]
-    certainty: float
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         """The class of each query. Raises InvalidInput for queries of another shape or not finite."""
@@ -105,7 +98,7 @@ class SpreadStudent(Student):
             return np.zeros((0, self.found.shape[1]), np.float32)
         neighbours = min(NEIGHBOURS, len(self.found))
         places = self.nearest.kneighbors(self.features(inputs), neighbours, return_distance=False)
-        return _raised(self.found[places].mean(axis=1), self.certainty).astype(np.float32)
+        return self.found[places].mean(axis=1).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -116,21 +109,17 @@ class SpreadKind(StudentKind):
         """Spreads the targets over all inputs. The seed changes nothing."""
         inputs, targets, classes = released.inputs, released.targets, released.classes
         graph, places = _graph_of(np.concatenate([inputs, released.unlabelled]))
-        answered = places[: len(inputs)]
         given = np.zeros((len(places), classes))
-        given[answered] = normalised(targets)
+        given[places[: len(inputs)]] = normalised(targets)
         seen = np.isin(np.arange(classes), seen_classes(targets))
 
-        def probabilities(known: Float64[ndarray, "inputs classes"]) -> Float64[ndarray, "inputs classes"]:
-            found = known
-            if graph.smooth is not None:
-                found = spread(graph.smooth, known, rounds=_MOST_ROUNDS, precision=_PRECISION)
-            total = found.sum(axis=1, keepdims=True)
-            # What no label reaches may be any class that there is.
-            return np.where(total > 0, found / np.where(total > 0, total, 1), seen / seen.sum())
-
-        certainty = _certainty(probabilities, graph, given, answered)
-        return SpreadStudent(graph.features, graph.nearest, probabilities(given), inputs.shape[1:], certainty)
+        found = given
+        if graph.smooth is not None:
+            found = spread(graph.smooth, given, rounds=_MOST_ROUNDS, precision=_PRECISION)
+        total = found.sum(axis=1, keepdims=True)
+        # What no label reaches may be any class that there is.
+        chances = np.where(total > 0, found / np.where(total > 0, total, 1), seen / seen.sum())
+        return SpreadStudent(graph.features, graph.nearest, chances, inputs.shape[1:])
 
 
 def _graph_of(pool: Float32[ndarray, "inputs ..."]) -> tuple[_Graph, Int64[ndarray, " inputs"]]:
@@ -149,44 +138,6 @@ def _graph_of(pool: Float32[ndarray, "inputs ..."]) -> tuple[_Graph, Int64[ndarr
         _KEPT.clear()
         graph = _KEPT[name] = _Graph.of(pool[order])
     return graph, places
-
-
-def _raised(chances: Float64[ndarray, "inputs classes"], power: float) -> Float64[ndarray, "inputs classes"]:
-    """The chances to this power, normalised: their order stays."""
-    raised = (chances / chances.max(axis=1, keepdims=True)) ** power
-    return np.asarray(raised / raised.sum(axis=1, keepdims=True))
-
-
-def _certainty(
-    probabilities: Callable[[Float64[ndarray, "inputs classes"]], Float64[ndarray, "inputs classes"]],
-    graph: _Graph,
-    given: Float64[ndarray, "inputs classes"],
-    answered: Int64[ndarray, " answered"],
-) -> float:
-    """The power to which what is said of an input is raised; 1 for fewer than _FEWEST labels.
-
-    Labels that flow over many edges say too little: they were right more often than their probabilities. The power is
-    the one with which it is likeliest that the released labels, each held out in one of _FOLDS folds, are as released,
-    where a share of them, fitted beside it, is another class at random: released labels are noisy. Soft labels say
-    themselves how sure they are.
-    """
-    if len(answered) < _FEWEST:
-        return 1.0
-    rows = graph.rows
-    places = graph.nearest.kneighbors(rows[answered], min(NEIGHBOURS, len(rows)), return_distance=False)
-    held = np.empty((len(answered), given.shape[1]))
-    for fold in range(_FOLDS):
-        out = np.arange(len(answered)) % _FOLDS == fold
-        rest = given.copy()
-        rest[answered[out]] = 0
-        held[out] = probabilities(rest)[places[out]].mean(axis=1)
-    own = given[answered]
-    losses = {
-        (power, wrong): -float((own * np.log((1 - wrong) * raised + wrong / given.shape[1])).sum())
-        for power, raised in [(each, _raised(held, each)) for each in _POWERS.tolist()]
-        for wrong in (_WRONG if (own.max(axis=1) == 1).all() else _WRONG[:1]).tolist()
-    }
-    return min(losses, key=lambda each: losses[each])[0]
 
 
 def label_spreading(*, device: str) -> SpreadKind:

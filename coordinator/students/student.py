@@ -12,9 +12,11 @@ The shares are those of the released labels, so this costs no budget.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -39,6 +41,13 @@ class Written:
     files: tuple[str, ...]
     input_shape: tuple[int, ...]
     classes: tuple[int, ...]
+
+
+def write_with(exporter: str, student: Student, folder: Path) -> Written:
+    """What the exporter "module:function" writes of the student into the folder."""
+    module, _, name = exporter.partition(":")
+    written: Written = getattr(importlib.import_module(module), name)(student, folder)
+    return written
 
 
 class Student(ABC):
@@ -81,6 +90,10 @@ class StudentKind(ABC):
     def needs_images(self) -> bool:
         """Whether inputs must be images [height, width]."""
         return False
+
+    def weighed(self, targets: Float32[ndarray, "answered classes"]) -> Float32[ndarray, "answered classes"]:
+        """The weights by which this kind learns targets."""
+        return targets
 
     def fit(
         self,
@@ -212,9 +225,13 @@ class EqualClasses(StudentKind):
     def needs_images(self) -> bool:
         return self.kind.needs_images
 
+    def weighed(self, targets: Float32[ndarray, "answered classes"]) -> Float32[ndarray, "answered classes"]:
+        """Divided by the share of their class."""
+        return equal_weights(targets)
+
     def learn(self, released: Released) -> Student:
-        """As the kind does, of weights that are divided by the share of their class."""
-        return self.kind.learn(replace(released, targets=equal_weights(released.targets)))
+        """As the kind does, of these weights."""
+        return self.kind.learn(replace(released, targets=self.weighed(released.targets)))
 
 
 def equal_weights(targets: Float32[ndarray, "inputs classes"]) -> Float32[ndarray, "inputs classes"]:

@@ -279,9 +279,15 @@ def _inverted(gap: Float64[ndarray, " grid"], variance: Float64[ndarray, " grid"
     return _Figure(float(np.clip(_GRID[best], low, high)), low, high)
 
 
-def judged_rows(figures: dict[str, Any], class_names: Sequence[str]) -> list[tuple[str, str]]:
+def judged_rows(
+    figures: dict[str, Any], class_names: Sequence[str], findings: Sequence[str] = ()
+) -> list[tuple[str, str]]:
     """The figures of `Judged.figures` one by one for a person: what each is, and the value with its interval; how often
-    the model is wrong comes first."""
+    the model is wrong comes first. figures: of several findings, by their names."""
+    if findings:
+        each = {name: judged_rows(figures[name], class_names) for name in findings}
+        wrong = "; ".join(f"about {name} {of[0][1]}" for name, of in each.items())
+        return [("wrong", wrong), *((f"{name}: {what}", value) for name, of in each.items() for what, value in of[1:])]
     named = list(zip(class_names, figures["by_class"], strict=True))
     of_two = len(named) == 2
     found, shares = [("accuracy", figures["accuracy"])], {"accuracy", "sensitivity", "specificity"}

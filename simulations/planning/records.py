@@ -378,7 +378,9 @@ def _rehearsed(
             nearest[rows] + (labels[:, None] if queries.plain else labels[:, None] * (np.arange(nearest.shape[1]) == 0))
             for rows, labels in zip(task.rows, task.labels, strict=True)
         )
-        stored = RecordCells(alone.labelled, publics.population, queries, cells, (None,) * len(cells))
+        # Numbered throughout: judges are told by the places of their records.
+        places = np.split(np.arange(sum(map(len, cells))), np.cumsum([len(each) for each in cells])[:-1])
+        stored = RecordCells(alone.labelled, publics.population, queries, cells, (None,) * len(cells), tuple(places))
         result = label_record_seed(alone, stored, pool=inputs, seed=number, dropout=0.0, truth=None)
         if result.soft is None or result.labelling.cells is None:
             raise InvalidInput(f"the study releases nothing ({result.labelling.stop.reason}); allowed: larger budgets")

@@ -41,6 +41,7 @@ _AXES = {
 _PANELS = {
     "answered": "labels or sums released",
     "student_accuracy": "student accuracy",
+    "student_auroc": "student AUROC",
     "label_accuracy": "label accuracy",
 }
 # More lines than this could not be told apart, and more figures would not be read.
@@ -74,7 +75,7 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
         drawn.append(
             Drawing(
                 name=f"sweep{number}",
-                caption=f"Labels and accuracies against {along.replace('_', ' ')}. {covered}" + cut
+                caption=f"Labels and accuracies against {along.replace('_', ' ')}. {_of(table)}{covered}" + cut
                 + (f" {left} more lines are only in the table." if left > 0 else ""),
                 alt=f"Chart of {', '.join(_PANELS[name] for name in _shown(table))} against {along}.",
                 figure=figure,
@@ -107,6 +108,12 @@ def _figure(
         if len(lines) > 1:
             _legend(figure, others, columns=1 if paper else 2)
     return figure
+
+
+def _of(table: pd.DataFrame) -> str:
+    """A sentence on what AUROCs are of, where there are some."""
+    names = [] if "auroc_of" not in table else table["auroc_of"].dropna().unique().tolist()
+    return f"AUROC: {'; '.join(names)}. " if names else ""
 
 
 def _legend(figure: Figure, others: list[str], *, columns: int) -> None:
@@ -179,7 +186,7 @@ def _finish(axes: Axes, table: pd.DataFrame, name: str, values: list[str], *, nu
     else:
         percent_axis(axes.yaxis)
         share = pd.to_numeric(table["majority_share"]).dropna() if "majority_share" in table else pd.Series(dtype=float)
-        if len(share) and share.max() - share.min() < 0.01:
+        if name != "student_auroc" and len(share) and share.max() - share.min() < 0.01:
             level_line(axes, float(share.mean()), "always the most frequent class")
     light_grid(axes, "y")
     if not numeric:

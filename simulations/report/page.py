@@ -38,6 +38,8 @@ from simulations.results.text import (
     count,
     deltas_words,
     interval,
+    judged_of,
+    judged_words,
     not_measured,
     parties_words,
     pays_most_words,
@@ -71,10 +73,9 @@ def board(result: RunResult, figures: Summary) -> str:
         parts += ["<h2>Was it worth it?</h2>", worth(*_rows(result, figures))]
         if alone is not None:
             parts.append(f"<p>{text(_worth(figures, together - alone))} {text(gains(figures))}.</p>")
-    if (judged := figures["evaluation"]) is not None:
-        value, low, high = judged["accuracy"]
-        parts += ["<h2>What do the hospitals' judges find?</h2>", f"<p>{text(_JUDGED)} The student is right for "
-                  f"{percentage(value)} (95 %: {percentage(low)} to {percentage(high)}).</p>"]  # fmt: skip
+    if figures["evaluation"] is not None:
+        said = f"{_JUDGED} The student is right {judged_words(figures)}."
+        parts += ["<h2>What do the hospitals' judges find?</h2>", f"<p>{text(said)}</p>"]
     least = _worst(result.study)
     seen = "labels" if figures["view"] == "label" else "noisy counts"
     against = f"Against whoever sees the {seen}, not against {not_protected_from(protection_of(result.study))}"
@@ -282,7 +283,7 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         comparisons=_comparisons(result, figures),
         by_group=shown_groups(figures),
         calibration=figures["calibration"],
-        judged=figures["evaluation"] and figure_rows(figures["evaluation"], figures["class_names"]),
+        judged=(found := figures["evaluation"]) and figure_rows(found, figures["class_names"], judged_of(figures)[1]),
         judges=_JUDGED,
         groups=groups[:MOST_GROUPS],
         groups_open=len(groups) <= _GROUPS_OPEN,

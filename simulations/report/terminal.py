@@ -18,7 +18,7 @@ from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most, counted
 from protocols.sums.judged import judged_rows as figure_rows
 from runtime.printing import wrapped
-from simulations.results.text import MARK, pays_most_words
+from simulations.results.text import MARK, judged_of, pays_most_words
 
 _WIDTH: Final = 80
 # What a figure begins with; a cell may be empty.
@@ -67,8 +67,11 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     if (true := figures["calibration"]) is not None:
         click.echo(f"calibration      error {true['error']:.4f}, Brier score {true['brier']:.4f}")
     if (judged := figures["evaluation"]) is not None:
-        click.echo(f"judges           about {judged['judges'][0]:.0f} units that did not vote; 95 % intervals")
-        for name, words in figure_rows(judged, figures["class_names"]):
+        each, names = judged_of(figures)
+        click.echo(
+            f"judges           about {max(of['judges'][0] for of in each):.0f} units that did not vote; 95 % intervals"
+        )
+        for name, words in figure_rows(judged, figures["class_names"], names):
             click.echo(f"  {name:<22} {words}")
     click.echo(f"report           {out / 'report.html'}")
     if (asker := figures["asker"]) is not None:

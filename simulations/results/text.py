@@ -286,6 +286,21 @@ def pays_most_words(most: GroupRow, *, seeds: int) -> str:
     )
 
 
+def judged_of(figures: GroupRow) -> tuple[list[GroupRow], list[str]]:
+    """What judges found, of each finding or the one label; and the names of the findings, none of one label."""
+    names = [each["name"] for each in (figures["findings"] or {"each": ()})["each"]]
+    found = figures["evaluation"]
+    return ([found[name] for name in names] if names else [found]), names
+
+
+def judged_words(figures: GroupRow) -> str:
+    """How often the student is right by its judges, of each finding or the one label."""
+    each, names = judged_of(figures)
+    about = [f"about {name} " for name in names] or [""]
+    shares = [map(percentage, of["accuracy"]) for of in each]
+    return "; ".join(at + "for {} (95 %: {} to {})".format(*of) for at, of in zip(about, shares, strict=True))
+
+
 def share_text(share: float, records: int) -> str:
     """A share as a percentage, with a note where it is of few records."""
     return percentage(share) if records >= FEWEST else f"{percentage(share)} of only {records}"

@@ -183,8 +183,6 @@ def make_record_study(
     units = settings.units or (LEVELS[settings.confidentiality].graded_units(population) if queries.signed else None)
     level = simulated_level(settings.confidentiality, units=units, colluders=settings.colluders, seats=seats)
     classes = labelled.columns(signed=queries.signed)
-    if settings.evaluate is not None and labelled.names:
-        raise InvalidInput(f"evaluate is {settings.evaluate}; allowed with findings: none in a simulation")
     plan = RecordVotesPlan(
         name=f"{settings.dataset}-{settings.parties}",
         classes=classes,
@@ -195,7 +193,9 @@ def make_record_study(
         rule=settings.weight_rule,
         level=level,
         quorum=settings.quorum or level.usual_quorum(seats),
-        evaluation=simulated_judges(settings.evaluate, population, classes=classes, seed=settings.data_seed),
+        evaluation=simulated_judges(
+            settings.evaluate, population, classes=classes, findings=len(labelled.names), seed=settings.data_seed
+        ),
         residuals=settings.residuals,
         pool=pool,
     )

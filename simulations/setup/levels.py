@@ -104,10 +104,12 @@ def _signing_key() -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"conclave simulated guardian, signing").digest())
 
 
-def simulated_judges(share: float | None, population: int, *, classes: int, seed: int) -> Evaluation | None:
+def simulated_judges(
+    share: float | None, population: int, *, classes: int, findings: int, seed: int
+) -> Evaluation | None:
     """What a simulated study fixes about judges; None where none are asked for."""
     if share is None:
         return None
     key = hashlib.sha256(b"conclave simulated judges %d" % seed).digest()
     bins = usual_score_bins(share * population)
-    return Evaluation.of(share=share, key=key, bins=bins, classes=classes, threshold=0.5)
+    return Evaluation.of(share=share, key=key, bins=bins, classes=classes, threshold=0.5, findings=findings)

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
 from coordinator.students import EQUAL, SCORES, STUDENTS, student_kind
+from coordinator.students.certainty import calibrated
 from coordinator.students.choice import (
     AUTO,
     FOLDS,
@@ -30,7 +31,7 @@ from coordinator.students.choice import (
     usual_student,
 )
 from coordinator.students.scores import ScoresStudent
-from coordinator.students.student import Student, between_rounds, one_hot
+from coordinator.students.student import Released, Student, between_rounds, one_hot
 from party.teachers import TEACHERS, teacher_kind
 from protocols.array_files import array_bytes
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
@@ -98,7 +99,7 @@ class ReleasedStudent:
     labels are hard). Semi-supervised students also see the inputs of the rest of the public pool, never its labels.
     student: a kind; "usual", for the one that suits so many labels; or "auto", for the one that cross-validation on
     these labels names; or "scores", for those of sums, which are not trained. linear: what linear students see of an
-    input; None: the input.
+    input; None: the input. between: whether it is one between the rounds of a study, which is not calibrated.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class ReleasedStudent:
         cache_dir: Path,
         linear: FeatureMap | None = None,
         scores: ScoresStudent | None = None,
+        between: bool = False,
     ) -> None:
         given = ToLearn.of(dataset.public_inputs, labels=len(targets))
         self._usual = usual_student(TeacherVotes, given) if student == USUAL else None
@@ -124,8 +126,8 @@ class ReleasedStudent:
         if scores is not None:
             linear, source = scores.blocks.features, source + content_digest(scores.coefficients)
         features = "" if linear is None else linear.digest
-        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {features} {source}"
-        self.linear, self._scores = linear, scores
+        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {features} {between} {source}"
+        self.linear, self._scores, self._between = linear, scores, between
         self._key = content_digest(positions, targets, text=about)
         self._dataset, self._positions, self._targets = dataset, positions, targets
         self._student, self._seed, self._cache_dir = student, seed, cache_dir
@@ -198,7 +200,7 @@ class ReleasedStudent:
         known = cached_array(path)
         if known is not None and known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
             return known
-        made = self._trained.predict_proba(self._seen(inputs))
+        made = self._calibrated.predict_proba(self._seen(inputs))
         write_atomically(path, array_bytes(made))
         return made
 
@@ -206,10 +208,22 @@ class ReleasedStudent:
     def _trained(self) -> Student:
         if self._scores is not None:
             return self._scores
-        inputs, rest = map(self._seen, self._parts())
+        to_learn = self._released
         return student_kind(self.kind).fit(
-            inputs, self._targets, unlabelled=rest, classes=self._dataset.classes, seed=self._seed
-        )
+            to_learn.inputs, to_learn.targets, unlabelled=to_learn.unlabelled, classes=to_learn.classes,
+            seed=to_learn.seed,
+        )  # fmt: skip
+
+    @cached_property
+    def _calibrated(self) -> Student:
+        if self._scores is not None or self._between:
+            return self._trained
+        return calibrated(student_kind(self.kind), self._trained, self._released)
+
+    @property
+    def _released(self) -> Released:
+        inputs, rest = map(self._seen, self._parts())
+        return Released(inputs, self._targets, rest, self._dataset.classes, self._seed)
 
     def _seen(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries ..."]:
         """The inputs as this kind sees them."""
@@ -230,7 +244,7 @@ def first_seeds_student(
         answered: Int64[ndarray, " answered"], targets: Float32[ndarray, "answered classes"]
     ) -> Float32[ndarray, "queries classes"]:
         first = ReleasedStudent(
-            dataset, answered, targets, student=student, seed=seed, cache_dir=cache_dir, linear=linear
+            dataset, answered, targets, student=student, seed=seed, cache_dir=cache_dir, linear=linear, between=True
         )
         return first.probabilities(dataset.public_inputs)
 

@@ -25,9 +25,10 @@ from protocols.reading import parse_json, read_json
 from protocols.study.study import Study
 from runtime.files import write_atomically
 from runtime.settings import named_toml
-from simulations.datasets.dataset import content_digest
+from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines import open_engine
 from simulations.engines.engine import Exchange, HostSpec
+from simulations.findings import ReleasedStudents, auroc_of, auroc_on_tests
 from simulations.pipeline import majority_accuracy, released_students, study_of
 from simulations.planning.advice import nearest_settings
 from simulations.planning.plan import make_plan, must_afford
@@ -298,8 +299,8 @@ def _rows(cell: Cell, shared: _Shared) -> Iterator[CellRow]:
     budgets, study = cell.made or study_of(inputs)
     settings, filters = inputs.settings, study.budgets
     results = [labelled_source(study, source, seed, settings, host) for seed in settings.seeds]
-    students = [each.accuracy() for each in released_students(settings, source, results, host)]
-    for result, student in zip(results, students or [None] * len(results), strict=True):
+    students = released_students(settings, source, results, host)
+    for at, result in enumerate(results):
         spent = result.labelling.spent
         share = filters.share(spent)
         yield {
@@ -307,7 +308,7 @@ def _rows(cell: Cell, shared: _Shared) -> Iterator[CellRow]:
             "asked": result.asked,
             "answered": len(result.answered),
             "label_accuracy": result.label_accuracy,
-            "student_accuracy": student,
+            **_of_student(students[at] if students else None, source.studied),
             "majority_share": _majority(source),
             "epsilon_guaranteed_max": float(filters.epsilon_guaranteed.max()),
             "epsilon_spent_max": float(filters.epsilon_of(spent).max()),
@@ -316,6 +317,13 @@ def _rows(cell: Cell, shared: _Shared) -> Iterator[CellRow]:
             **_terms(budgets, study),
             "note": "",
         }
+
+
+def _of_student(student: ReleasedStudents | None, studied: Dataset | None) -> CellRow:
+    if student is None or studied is None:
+        return dict.fromkeys(("student_accuracy", "student_auroc", "auroc_of"))
+    of = {"student_auroc": auroc_on_tests(student, studied), "auroc_of": auroc_of(studied)}
+    return {"student_accuracy": student.accuracy(), **of}
 
 
 def _terms(budgets: Budgets, study: Study) -> CellRow:

@@ -38,10 +38,11 @@ FIGURES = (
     "asked",
     "label_accuracy",
     "student_accuracy",
+    "student_auroc",
     "epsilon_spent_max",
     "share_of_budget_used_min",
 )
-_CONSTANT = ("majority_share", "epsilon_mean", "epsilon_guaranteed_max", "unit", "view", "accountant")
+_CONSTANT = ("auroc_of", "majority_share", "epsilon_mean", "epsilon_guaranteed_max", "unit", "view", "accountant")
 
 
 def intervals(rows: pd.DataFrame, varied: tuple[str, ...]) -> pd.DataFrame:
@@ -105,8 +106,9 @@ def covered(table: pd.DataFrame) -> str:
 
 TRACKED = (*FIGURES, "data_seed", "seed", "epsilon_guaranteed_max")
 _COLUMNS = (
-    "data_seed seed asked answered label_accuracy student_accuracy majority_share epsilon_mean epsilon_guaranteed_max "
-    "epsilon_spent_max share_of_budget_used_min share_of_budget_used_max unit view accountant study_digest note".split()
+    "data_seed seed asked answered label_accuracy student_accuracy student_auroc auroc_of majority_share epsilon_mean "
+    "epsilon_guaranteed_max epsilon_spent_max share_of_budget_used_min share_of_budget_used_max unit view accountant "
+    "study_digest note".split()
 )
 
 
@@ -166,7 +168,7 @@ def tracked_settings(sweep: Sweep, rows: Sequence[CellRow], *, name: str) -> lis
 
 def printed_columns(settings: pd.DataFrame, varied: tuple[str, ...]) -> tuple[list[str], list[list[object]]]:
     """The head and the rows of the table that a terminal shows: each figure with the half-width of its interval."""
-    known = [name for name in FIGURES[:4] if pd.to_numeric(settings[name]).notna().any()]
+    known = [name for name in FIGURES[:5] if pd.to_numeric(settings[name]).notna().any()]
     rows: list[list[object]] = []
     for row in settings.head(40).to_dict("records"):
         shown: list[object] = [row["setting"], *(row[key] for key in varied)]
@@ -179,7 +181,7 @@ _MOST_ROWS = 300
 _MOST_EPSILONS = 8
 # By what the best setting is told: the first that was measured.
 _RANKED = ("student_accuracy", "answered")
-_SHARES = ("label_accuracy", "student_accuracy", "share_of_budget_used_min")
+_SHARES = ("label_accuracy", "student_accuracy", "student_auroc", "share_of_budget_used_min")
 
 
 def sweep_report(sweep: Sweep, settings: pd.DataFrame, drawn: Sequence[Drawing], *, config: str, command: str) -> str:
@@ -207,7 +209,8 @@ def sweep_report(sweep: Sweep, settings: pd.DataFrame, drawn: Sequence[Drawing],
         table(
             "Means and 95 % intervals",
             [*(name.replace("_", " ") for name in ("setting", *sweep.varied)), "labels", "asked", "label accuracy",
-             "student accuracy", "most frequent class", "ε that may be published", "least share of a budget used"],
+             "student accuracy", "student AUROC", "most frequent class", "ε that may be published",
+             "least share of a budget used"],
             [_row(row, sweep.varied) for row in settings.head(_MOST_ROWS).to_dict("records")],
         ),
         *([lines(f"{cell_words({key: row[key] for key in sweep.varied})}: {row['note']}" for row in refused)]
@@ -217,6 +220,7 @@ def sweep_report(sweep: Sweep, settings: pd.DataFrame, drawn: Sequence[Drawing],
         lines(
             [
                 covered(settings),
+                *(f"AUROC on the test records: {each}." for each in settings["auroc_of"].dropna().unique()),
                 f"Each ε protects one {first.unit} ({ADJACENCY}) against whoever sees the "
                 f"{'labels' if first.view == 'label' else 'noisy counts'}, unless unit or view vary. It holds for one "
                 "run: a hospital that took part in all of these runs would have spent the sum.",
@@ -289,7 +293,7 @@ def _row(row: dict[object, object], varied: tuple[str, ...]) -> list[object]:
     epsilon, majority = row["epsilon_guaranteed_max"], row["majority_share"]
     return [
         row["setting"], *(row[key] for key in varied),
-        *(_figure(row, name) for name in ("answered", "asked", "label_accuracy", "student_accuracy")),
+        *(_figure(row, name) for name in ("answered", "asked", "label_accuracy", "student_accuracy", "student_auroc")),
         "none" if not _known(majority) else f"{100 * float(majority):.1f} %",  # type: ignore[arg-type]  # a number
         "none" if not _known(epsilon) else at_most(float(epsilon)),  # type: ignore[arg-type]  # a number
         _figure(row, "share_of_budget_used_min"),

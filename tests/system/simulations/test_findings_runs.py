@@ -40,7 +40,7 @@ WAYS = {
     "binary": ("--findings-by", "binary", "--student", "gradient_boosting", *TEACHERS),
     "powerset": ("--findings-by", "powerset", "--student", "mlp", *TEACHERS),
     "tau": ("--findings-by", "tau", "--student", "logistic_regression", *TEACHERS),
-    "record": ("--votes-by", "record", "--student", "scores", "--budgets", "2"),
+    "record": ("--votes-by", "record", "--student", "scores", "--budgets", "8", "--evaluate", "0.3"),
 }
 
 
@@ -57,6 +57,11 @@ def test_a_run_tells_each_finding_by_name_and_plan_foresees_it(way, own, tmp_pat
     assert summary["live_checked"]
     page = (tmp_path / "out" / "report.html").read_text()
     assert all(name in page for name in FINDINGS)
+    for one in each if way == "record" else []:
+        (_, low, high), at = summary["evaluation"][one["name"]]["by_class"][1]["auroc"], one["auroc"]
+        assert low - 0.02 <= at <= high + 0.02
+        assert high - low < 0.5
+        assert f"{one['name']}: AUROC" in page
     planned = [flag for flag in WAYS[way] if flag not in ("--student", WAYS[way][WAYS[way].index("--student") + 1])]
     assert run("plan", *own, *planned, "--json") == 0
     plan = json.loads(capsys.readouterr().out)
@@ -71,6 +76,7 @@ def test_a_sweep_and_a_comparison_have_findings_in_every_way(own, tmp_path, caps
     assert run("sweep", "sweep.toml", *flags, "--budgets", "8", "--json", "--out", "s") == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["answered"] > 0 < row["student_accuracy"] for row in rows] == [True] * 3
+    assert all(0.5 < row["student_auroc"] < 1 and row["auroc_of"] == "mean over 3 findings" for row in rows)
     assert run("baselines", *flags, "--epsilons", "8", "--seeds", "0", "--json", "--out", "b") == 0
     found = {row["method"]: row for row in json.loads(capsys.readouterr().out)}
     assert all((row["accuracy"] or 0.0) > 0.5 or row["note"] for row in found.values()), found
