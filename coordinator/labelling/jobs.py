@@ -267,7 +267,8 @@ class ServedStudy:
                 continue
             missing = sorted(seat for seat, code in self._left_out.items() if code in NOT_HERE)
             refusing = {seat: code for seat, code in self._left_out.items() if code not in NOT_HERE}
-            if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
+            able = len(self.study.roster) - len({*refusing, *self._not_asked()})
+            if not missing or able < self.study.quorum:
                 said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
                 return labelling, f"too few parties answer: {said} refuse; fix that, then run resume {self.name}"
             named = ", ".join(f"{seat} (late)" if self._left_out[seat] in LATE else seat for seat in missing)

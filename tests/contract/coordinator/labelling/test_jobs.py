@@ -1,6 +1,7 @@
 """A job from its first question to its labels: what it releases, and what makes it fail."""
 
 import numpy as np
+import pytest
 
 from coordinator.status import study_status
 from protocols.crypto.randomness import system_source
@@ -78,8 +79,10 @@ def test_a_coordinator_that_was_rolled_back_fails_the_job_and_says_what_to_do(be
     assert made.store.faults("test") == []
 
 
-def test_parties_that_refuse_stop_the_job_at_once_with_their_reasons(bench):
-    made = bench(quorum=3)
+@pytest.mark.parametrize("gone", [[], ["hospital-3"]])
+def test_parties_that_refuse_stop_the_job_at_once_with_their_reasons(bench, gone):
+    made = bench(parties=3 + len(gone), quorum=3, present={"hospital-0", "hospital-1"} if gone else None)
+    made.store.ask_job("test", student=None, without=gone)
     made.hub.refusing = {"hospital-1": "storage_failed"}
     job = made.run()
     assert job.state == "stopped"
