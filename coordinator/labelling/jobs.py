@@ -7,6 +7,7 @@ released is released again as stored, and what was asked is asked again unchange
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections import Counter, defaultdict
@@ -111,10 +112,9 @@ class Missed(Exception):
 
     def __init__(self, study: str, missed: Mapping[str, int]) -> None:
         named = ", ".join(f"{seat} ({counted(times, 'batch')})" for seat, times in missed.items())
-        without = " ".join(f"--without {seat}" for seat in missed)
         super().__init__(
             f"late for so many batches that were released without them, and maybe charged for each: {named}. To do "
-            f"without them, for ever: resume {study} {without}; to ask them as before: resume {study}"
+            f"without them, for ever: resume {study} {_without(missed)}; to ask them as before: resume {study}"
         )
 
 
@@ -282,10 +282,9 @@ class ServedStudy:
 
     def _without_or_back(self, away: Sequence[str], did_not: str) -> str:
         """What to do where a study that is asked once still lacks these seats."""
-        without = " ".join(f"--without {seat}" for seat in away)
         return (
             f"{', '.join(away)} did not {did_not}, and this study is asked once. Once they are back: resume "
-            f"{self.name}; to do without them, for ever: resume {self.name} {without}"
+            f"{self.name}; to do without them, for ever: resume {self.name} {_without(away)}"
         )
 
     def _done_without(self) -> list[str]:
@@ -494,6 +493,10 @@ class _Noted(Aggregation):
 
     def released(self, reserved: ReservedBatch) -> None:
         self._aggregation.released(reserved)
+
+
+def _without(seats: Iterable[str]) -> str:
+    return " ".join(f"--without {shlex.quote(seat)}" for seat in seats)
 
 
 def _back_or_never(who: str, study: str) -> str:
