@@ -120,7 +120,7 @@ def accept(certificate_file: Path, authority_file: Path, home: GuardianHome, as_
 def show(home: GuardianHome, as_json: bool) -> None:
     """Print what a study's [confidentiality] must say about this guardian, and the fingerprint of its keys.
 
-    Read its words out by telephone to each hospital, which types them when it approves the study; the digits will do.
+    Read its words (or the digits) out by telephone to each hospital, which types them when it approves the study.
 
     \b
     Example:

@@ -77,8 +77,8 @@ _SETTINGS = [
     _flag("--imbalance", "Glyphs: size of the largest class over the smallest, private part [1].", type=float),
     _flag("--mislabelled", "Glyphs: share of private labels that are wrong [0].", type=float),
     _flag("--queries", "Size of the public pool [the data set's own].", type=int),
-    _flag("--questions", f"Which of the pool teachers are asked about first: {QUESTIONS_HELP} [given]."),
-    _flag("--findings-by", "Records with several findings: a question for each finding (binary), a class for each set "
+    _flag("--questions", f"What teachers are asked first: {QUESTIONS_HELP} [given]."),
+    _flag("--findings-by", "Records with several findings: a query for each finding (binary), a class for each set "
           "of those that occur in the pool (powerset), or one vote on all of them, clipped (tau) [none].",
           type=click.Choice(list(WAYS))),
     _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once, with public features "
@@ -120,7 +120,7 @@ _SETTINGS = [
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [thresholded_gnmax]. Noise and threshold that are not given are "
           "smaller where budgets would outlast the pool.", type=click.Choice(list(MECHANISMS))),
     *_parameter_flags(),
-    _flag("--individualization", "How budgets differ: weighting (of votes), vanishing (taking part in some queries, by "
+    _flag("--individualization", "What a larger budget buys: weighting (of votes), vanishing (more queries, by "
           "a public pattern), secret-vanishing (by secret coins), upsampling (records in several teachers; pools all "
           "data) [weighting].",
           type=click.Choice(["weighting", "upsampling", "vanishing", "secret-vanishing"])),

@@ -239,7 +239,7 @@ def guardian() -> None:
 def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHome, as_json: bool) -> None:
     """Issue the certificate that a guardian requests, if its key has this fingerprint.
 
-    Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.
+    Repeating it for the same request renews the certificate. `revoke NAME` denies a guardian.
 
     \b
     Example:

@@ -147,7 +147,7 @@ _wait_option = click.option(
 
 _without_option = click.option(
     "--without", multiple=True, metavar="SEAT",
-    help="Do without this seat, for ever: of a study that is asked once, where it is not there. Can be repeated.",
+    help="Continue without this seat for good, for instance if a study is asked once and it is away. Can be repeated.",
 )  # fmt: skip
 
 
@@ -354,7 +354,7 @@ def _after(store: Store, name: str) -> str:
 @home_option
 @json_option
 def evaluate(study: str, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
-    """Ask the judges of STUDY how good its trained student is: once, about no other, at no further cost.
+    """Ask the judges of STUDY, once and at no further cost, how good its trained student is.
 
     \b
     Example:
@@ -445,7 +445,7 @@ def _why(study: str, message: str, level: Level) -> str:
     "--earlier",
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
-    help="Folder of another coordinator's earlier release on the same data; its own are named by themselves.",
+    help="Folder of another coordinator's earlier release of the same data; this one's own are found without it.",
 )
 @click.option(
     "--patient-of",
@@ -465,7 +465,7 @@ def _why(study: str, message: str, level: Level) -> str:
     "required",
     multiple=True,
     metavar="FIGURE>=NUMBER",
-    help="Release only if judges say that the student is surely so good, as accuracy>=0.75; repeatable.",
+    help="Release only if the judges' figures show that the student is so good, such as accuracy>=0.75; repeatable.",
 )
 @click.option("--labels-only", is_flag=True, help="Release the labels without a student.")
 @home_option

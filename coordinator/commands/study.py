@@ -55,7 +55,7 @@ def _new(_: click.Context, __: click.Parameter, out: Path) -> Path:
 @click.option("--side", type=click.IntRange(32, 512), help="Public weights: pixels that images are resized to [64].")
 @click.option("--weights", type=click.Path(path_type=Path), help="resnet18: its weights, as torchvision writes them.")
 @click.option("--weights-sha256", help="resnet18: the SHA-256 of that file.")
-@click.option("--seed", type=click.IntRange(0), help="Of what an encoder draws, where it does [0].")
+@click.option("--seed", type=click.IntRange(0), help="Seed of an encoder that draws random numbers [0].")
 @_out_option("encoder.onnx")
 def encoder(
     kind: str,
@@ -71,7 +71,7 @@ def encoder(
 
     efficientnet_lite0 (its weights come inside a package: extra `encoders`) and resnet18 (weights in a file) learned
     from ImageNet. contrastive (images) and denoising (tables) learn from the pool, in minutes. No record of anybody
-    else is looked at. With --draft, any other pool than the study's is refused.
+    else is looked at. With --draft, a pool other than the study's is refused.
 
     \b
     Examples:
@@ -100,12 +100,12 @@ def encoder(
     required=True,
     help="raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, then +standard, +pca:N or +projection:N.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of projections.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of projections.")
 @_out_option("features.npz")
 def features(pool_file: Path, draft: Path | None, named: str, seed: int, out: Path) -> None:
     """Make a file of features that hospitals' teachers may learn from, and print its digest.
 
-    Only the pool is looked at. With --draft, any other pool than the study's is refused.
+    Only the pool is looked at. With --draft, a pool other than the study's is refused.
 
     \b
     Example:
@@ -208,11 +208,11 @@ def create(
 
 @study.command(epilog=EPILOG)
 @click.argument("draft", type=click.Path(path_type=Path))
-@_out_option("count.toml", "The whole study file, with all of it filled in.")
+@_out_option("count.toml", "The completed study file.")
 @home_option
 @json_option
 def count(draft: Path, out: Path, home: CoordinatorHome, as_json: bool) -> None:
-    """Count patients before a study is begun: how many, and which values the columns of DRAFT have, by label.
+    """Count patients before a study begins: how many, and how many have each value of the columns of DRAFT.
 
     It is a study like any other: hospitals approve it, its budget is charged, and what is released is signed. DRAFT: a
     study file with purpose "counts" and a small epsilon. Its cells, noise and weights are filled in.
@@ -273,7 +273,7 @@ def _created(
 @study.command(name="draw-pool", epilog=EPILOG)
 @click.argument("draft", type=click.Path(path_type=Path))
 @click.option("--records", type=click.IntRange(2), default=400, show_default=True, help="How many to draw.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the drawn records.")
 @_out_option("pool.npy", "The pool.")
 def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
     """Draw a pool from the terms of a study, for a consortium that has no public records.
@@ -300,11 +300,11 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
 @click.argument("draft", type=click.Path(path_type=Path))
 @_pool_option(f"Public queries: {_FILES}.")
 @click.option("--questions", default="coverage", show_default=True, help=f"What is asked first: {ORDERS_HELP}.")
-@click.option("--features", help="By what records are compared, as in `queries` [auto].")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of clusters and projections.")
+@click.option("--features", help="What records are compared by, as in `queries` [auto].")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of clusters and projections.")
 @_out_option("ordered.npy", "The ordered pool.")
 def order_pool(draft: Path, pool_file: Path, questions: str, features: str | None, seed: int, out: Path) -> None:
-    """Put a pool into the order in which teachers are asked about it: budgets end before most pools do.
+    """Order the pool by what teachers are asked first: budgets run out before most pools do.
 
     Only the public pool and the terms of DRAFT are looked at. The study is created with the ordered pool.
 
@@ -333,7 +333,7 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     help="The file of the queries to write.",
 )
 @click.option(
-    "--complete", type=click.Path(path_type=Path), help="Write the whole study file, with all of it filled in."
+    "--complete", type=click.Path(path_type=Path), help="Write the completed study file."
 )
 @click.option(
     "--record-queries",
@@ -344,17 +344,17 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     "(centres of N clusters of the pool) | columns+clusters:N (both).",
 )
 @click.option(
-    "--nearest", type=click.IntRange(1), help="Of clusters: in how many of each partition a record votes [1]."
+    "--nearest", type=click.IntRange(1), help="clusters: in how many of each partition a record votes [1]."
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, 64),
-    help="Of clusters: how often the pool is cut into them [1; beside columns as often as these, at most 12].",
+    help="clusters: how often the pool is divided into them [1; beside columns as often as these, at most 12].",
 )
 @click.option(
     "--features", help="Of graded and clusters: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE [auto]."
 )
-@click.option("--seed", type=click.IntRange(0), help="Of clusters and projections [0].")
+@click.option("--seed", type=click.IntRange(0), help="Seed of clusters and projections [0].")
 @click.option(
     "--bins", type=click.IntRange(2, 1000), help="Cells of a column of numbers [2 below 2000 records, else 10]."
 )
@@ -386,7 +386,7 @@ def queries(
 ) -> None:
     """Make the queries of a study in which records vote, and print what its file must say.
 
-    That is about the queries, and the least noise and the weights that the budgets afford. DRAFT: a study file with
+    It prints the queries' terms, and the least noise and the weights that the budgets afford. DRAFT: a study file with
     a table [records] that names the population. Only the public pool, the terms and the budgets are looked at.
 
     \b

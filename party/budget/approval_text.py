@@ -67,7 +67,7 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
             f"Who asks     {querier}, over {terms.coordinator}, which only relays; {roster}",
             f"Asked        up to {terms.pool_size} private records of {querier}, {batches}",
             _misses(terms, querier),
-            "Questions    only the hospital that asks sees them, so nobody can check what is asked; only their "
+            "Queries      only the hospital that asks sees them, so nobody can check what is asked; only their "
             "number is limited",
             "Your part    one model answers queries that it does not see; its architecture is public, not its weights",
             f"Released     one label per query, by {study.mechanism.name}, to {querier} alone",
@@ -77,8 +77,8 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
 
 def _misses(terms: Terms, asked: str) -> str:
     return (
-        f"If late      if your hospital is late {counted(terms.misses, 'time')}, {asked} is asked and may go on "
-        "without you; what you were charged stays charged"
+        f"If late      after {counted(terms.misses, 'late batch')} of your hospital, {asked} may "
+        "continue without you; what you were charged stays charged"
     )
 
 
@@ -105,7 +105,7 @@ def _labels_asked(study: DeployedStudy, terms: Terms) -> list[str]:
     asked, part = "queries", f"each record votes with its own {own} in {sums.votes} of the queries"
     if sums.signed:
         asked = "features"
-        part = f"each record says with its own {own} how far it goes with each of the {sums.queries} features"
+        part = f"each record adds to each of {sums.queries} features, by how strongly it has it and its own {own}"
     return [
         f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed",
         f"Asked        {often_asked(sums.residuals)}, {sums.queries} public {asked} together, until {terms.ends}",
@@ -115,7 +115,7 @@ def _labels_asked(study: DeployedStudy, terms: Terms) -> list[str]:
         "record does, and nothing is trained here",
         *([] if sums.evaluation is None else [_judges(study, sums.evaluation)]),
         f"Released     the sum of all hospitals' votes with noise of {sums.sigma:g} votes in each "
-        "cell, labels and a student model that are made of it, and a privacy statement",
+        "cell, labels and a student model made from it, and a privacy statement",
     ]
 
 
@@ -139,7 +139,7 @@ def _teachers_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> l
         f"until {terms.ends}",
         _misses(terms, "the operator"),
         *chosen,
-        f"Questions    {checked if pool_checked else unchecked}",
+        f"Queries      {checked if pool_checked else unchecked}",
         f"Your part    each of {votes.teachers} teachers per seat votes on each query{votes.asks.in_words}; records, "
         "models and features stay here",
         f"Released     one label {'of each finding ' * bool(study.findings)}per query, by "
@@ -194,7 +194,7 @@ def approval_words(
         *_who_sees(study, about),
         "",
         f"What it may cost, at most ({about.figures}; {accountant(study.accountant_name).statement}), for "
-        f"{about.unit_in_words}. Any other data may stand in their place, and the figure holds against anyone who sees "
+        f"{about.unit_in_words}. It compares their data with any other in their place, against anyone who sees "
         f"{about.view_in_words}:",
     ]
     lines += _COST[type(study.votes)](study, party, settings)

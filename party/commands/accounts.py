@@ -96,7 +96,7 @@ def show(home: PartyHome, as_json: bool) -> None:
 @home_option
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 def erase(data_set: str, home: PartyHome, yes: bool) -> None:
-    """Delete the digests by which a data set's people are known. Its lifetime caps count as spent then, for ever.
+    """Delete the digests by which a data set's people are known. Its lifetime caps then count as spent for good.
 
     Every study of the data set must be withdrawn first. A data set that is approved later cannot be compared with
     this one, so a person must say that its people are others.
@@ -218,7 +218,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
 @json_option
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
-    """End a study at this node for ever. What it did not spend returns to the lifetime cap.
+    """End a study at this node for good. What it did not spend returns to the lifetime cap.
 
     What was trained for it here is deleted, and the operator is told at the next connection. Votes that were sent stay
     sent, and labels that were released stay released, with the models trained on them.

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--without", multiple=True, metavar="SEAT",
-    help="Do without this seat, for ever: where `ask` stopped because it was late too often. Can be repeated.",
+    help="Continue without this seat for good, after `ask` stopped because it was late too often. Can be repeated.",
 )  # fmt: skip
 @home_option
 @json_option

@@ -54,7 +54,7 @@ _RELEASE = click.Path(path_type=Path, exists=True, file_okay=False)
     help="Labelled records that were kept back [the own records, cross-validated].",
 )
 def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test_file: Path | None) -> None:
-    """Say what this hospital's own model reaches alone, on records that it did not learn from; nothing leaves.
+    """Say how accurate this hospital's own model is, on records that it did not learn from; nothing leaves.
 
     Alone: a model of teachers.kind of all own records, cross-validated in five parts, or on --test; it learns from
     teachers.features or the pool where teachers do.
@@ -324,7 +324,7 @@ def _student(release: Path, home: PartyHome, given: Path | None = None) -> Verif
 
 @click.group()
 def data() -> None:
-    """Examines this hospital's own records, and says what its words mean in a study."""
+    """Check this hospital's own records, and say what its words mean in a study."""
 
 
 @data.command(epilog=EPILOG)
@@ -333,7 +333,7 @@ def data() -> None:
 @json_option
 @click.option("--page", type=click.Path(path_type=Path), help="Write the report as a page too, without values.")
 def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
-    """Say whether the records can be read by a study's terms and train its teachers, with every problem at once.
+    """Say whether the records fit a study's terms and can train its teachers, with every problem at once.
 
     Nothing leaves. Values of records are shown on this terminal alone; --json and --page name rows, and words that are
     proposed for the mapping file.
@@ -376,7 +376,7 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
 )  # fmt: skip
 @click.option(
     "--unusable", multiple=True, metavar="COLUMN=REMEDY",
-    help="What happens to values that cannot be used: missing, leave out (the record), or clip.",
+    help="What to do with values that cannot be used: missing, leave out (the record), or clip.",
 )  # fmt: skip
 @click.option(
     "--times", multiple=True, metavar="COLUMN=FACTOR",
@@ -384,8 +384,8 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
 )  # fmt: skip
 @click.option("--decimal", help="The decimal sign of numbers: . or ,")
 @click.option("--thousands", help="The sign between thousands: . , ' or a blank.")
-@click.option("--delimiter", help="Between the fields of a CSV file: , ; | or a tab.")
-@click.option("--encoding", help="Of a CSV file: utf-8, utf-16, cp1252 or latin-1.")
+@click.option("--delimiter", help="Separator of a CSV file's fields: , ; | or a tab.")
+@click.option("--encoding", help="Encoding of a CSV file: utf-8, utf-16, cp1252 or latin-1.")
 @click.option("--names", help="When two names are one patient's: exact, folded (case, blanks) or number (007 is 7).")
 @click.option("--equal-rows", help="Whether equal records are one, or each counts: one or each.")
 @click.option("--yes", is_flag=True, help="Do not ask first.")

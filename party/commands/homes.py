@@ -39,7 +39,7 @@ _CALL_S: Final = 15.0
 @click.option("--data-name", help="Name of the data set, to which its lifetime caps belong.")
 @click.option("--data", "data_path", type=click.Path(path_type=Path), help="The private records: a file or a folder.")
 @click.option("--loader", help="csv, parquet, npz, images, jsonl, sql, omop, fhir, dicom, or an installed loader.")
-@click.option("--url", help="Of the database, without a password: sql, omop.")
+@click.option("--url", help="sql, omop: URL of the database, without a password.")
 @click.option(
     "--with", "beside", type=click.Path(path_type=Path),
     help="The file that goes with the records: the query (sql), the features (omop, fhir), the labels (dicom).",
@@ -52,7 +52,7 @@ _CALL_S: Final = 15.0
 @click.option("--settle/--no-settle", default=None, help="Whether outcomes lower charges, in studies where they can.")
 @click.option(
     "--policy", type=click.Path(path_type=Path),
-    help="policy.sqlite of another home of this hospital, as of an earlier consortium: its caps go on here.",
+    help="policy.sqlite of another home of this hospital, such as an earlier consortium's: keep its caps.",
 )  # fmt: skip
 @click.option("--new-key", is_flag=True, help="Discard the old key and certificate, for a new invitation.")
 @click.option("--enrol", "ask_now", is_flag=True, help="Ask for the certificate at once; `run` or `enrol` fetches it.")
@@ -76,7 +76,7 @@ def init(
 ) -> None:
     """Create this node's folder and its key, which never leaves it; print the fingerprint for the operator.
 
-    With --enrol the key goes to the operator at once, who approves it once they heard the fingerprint.
+    With --enrol the key goes to the operator at once, who approves it after hearing the fingerprint.
 
     \b
     Examples:
@@ -207,9 +207,9 @@ def enrol_home(home: PartyHome, wait_s: float, *, say: Callable[[str], None]) ->
 @home_option
 @json_option
 def doctor(home: PartyHome, as_json: bool) -> int:
-    """Check each step, and name the one that fails: home, connection, certificate, clock, records, studies.
+    """Check home, connection, certificate, clock, records and studies, and name the step that fails.
 
-    A step that is still to come is no failure: it is shown with `next`, and the exit code is 0.
+    A step that is still to come is not a failure: it is shown with `next`, and the exit code is 0.
 
     \b
     Example:
@@ -311,9 +311,9 @@ def home_commands() -> None:
 @_encrypt
 @home_option
 def backup(file: Path, encrypt: bool, home: PartyHome) -> None:
-    """Write keys, settings, approvals and ledgers into FILE; the node may go on.
+    """Write keys, settings, approvals and ledgers into FILE; the node may keep running.
 
-    Records and teachers are not in it. Restoring a backup forfeits what cannot be proved: see home restore.
+    Records and teachers are not in it. Restoring a backup charges what cannot be proved unspent: see home restore.
 
     \b
     Example:
@@ -333,7 +333,7 @@ def backup(file: Path, encrypt: bool, home: PartyHome) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 @home_option
 def move(file: Path, encrypt: bool, yes: bool, home: PartyHome) -> None:
-    """Write this home into FILE for another machine, and retire it here: nothing is forfeited.
+    """Write this home into FILE for another machine, and retire it here: no budget is lost.
 
     On the same machine no command is needed: stop the node and move the folder.
 
@@ -352,11 +352,11 @@ def move(file: Path, encrypt: bool, yes: bool, home: PartyHome) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 @home_option
 def restore(file: Path, yes: bool, home: PartyHome) -> None:
-    """Make a home from FILE, once: FILE is renamed to FILE.restored. What a backup forfeits is shown first.
+    """Make a home from FILE, once: FILE is renamed to FILE.restored. It first shows what a backup will cost.
 
-    A moved home goes on as it was. A backup does not know what was answered and approved since: every study of it ends
-    here with its whole cap, and its lifetime caps are charged in full. If node.toml's policy lies outside the home and
-    is there, only the ledgers that are older than it are given up.
+    A moved home continues as it was. A backup does not know what was answered and approved since: every study of it
+    ends here with its whole cap, and its lifetime caps are charged in full. If node.toml's policy lies outside the
+    home and is there, only the ledgers that are older than it are given up.
 
     \b
     Example:
@@ -388,7 +388,7 @@ def restore(file: Path, yes: bool, home: PartyHome) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 @home_option
 def repair(forfeit_all: bool, yes: bool, home: PartyHome) -> None:
-    """Make a home work again of which a ledger, policy.sqlite or home.id is lost, unreadable or old.
+    """Repair a home of which a ledger, policy.sqlite or home.id is lost, unreadable or old.
 
     Put the newest copies back first, if there are any. A lost ledger ends its study here, and all that it ever reserved
     is charged. A lost policy.sqlite ends all studies here, and charges the lifetime caps in full.

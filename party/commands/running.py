@@ -43,7 +43,7 @@ _ENROL_S: Final = 86_400.0
 @home_option
 @click.option("--json", "as_json", is_flag=True, help="Log JSON lines at a terminal too.")
 def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
-    """Dial out to the coordinator, answer for every approved study, and dial again whenever the connection ends.
+    """Connect to the coordinator, answer for every approved study, and connect again whenever the connection ends.
 
     Logs each batch that it answers, and what is left of the budget, on standard error: plain lines at a terminal,
     otherwise JSON lines. SIGTERM and Ctrl-C stop it; every charge is on disk at all times. A live page is on 127.0.0.1;

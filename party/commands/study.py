@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     type=click.Choice([ENGLISH, *LANGUAGES]),
     default=ENGLISH,
     show_default=True,
-    help="Of the sentences at the prompt; the terms above them stay English.",
+    help="Language of the sentences at the prompt; the terms above them stay English.",
 )
 @click.option("--train", "train_now", is_flag=True, help="Train the teachers at once, as `train` does.")
 def approve(
@@ -84,7 +84,7 @@ def approve(
 ) -> None:
     """Say in plain words what a study would spend and release, ask for approval, and reserve its cap.
 
-    It reads the records first, and refuses where no teacher could be trained on them: nothing is reserved then. Where
+    It first reads the records, and refuses if no teacher could be trained on them; nothing is reserved then. Where
     records vote, it counts their votes; approving again counts them anew, until the study was asked. Records of people
     who are counted under another lifetime cap are refused: a new name for a data set makes no new cap.
 

@@ -6,7 +6,7 @@ from protocols.claims.protection import Protection
 from protocols.errors import InvalidInput
 
 _JUDGED = ", and once, in the same way, the sum of what its judges say of the student"
-_RESIDUALS = ", and once more, in the same way, the sum of how far the scores of the first sum are from their labels"
+_RESIDUALS = ", and once more, in the same way, the sum of differences between labels and scores of the first sum"
 
 
 def not_protected_from(study: Protection) -> str:

@@ -22,7 +22,7 @@ _OWN = ("methods", "epsilons", "features")
 @click.option("--epsilons", help="Budgets, each of every party, between commas [0.5,1,2,8].")
 @settings_flags
 @click.option("--out", help="Folder for the results [runs/baselines-TIME].", type=click.Path())
-@click.option("--resume", is_flag=True, help="Go on in --out, whose baselines.toml must be the same.")
+@click.option("--resume", is_flag=True, help="Continue in --out, whose baselines.toml must be the same.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def baselines_flags(**flags: Any) -> None:

@@ -17,13 +17,13 @@ from simulations.exits import EXIT_CODES
 @click.option("--parties", type=click.IntRange(2), help="Hospitals [one for each site].")
 @click.option("--columns", help="Columns to count, between commas [all].")
 @click.option("--by-label", is_flag=True, help="Count each value of a column by label, with more noise in all.")
-@click.option("--epsilon", type=float, default=0.1, show_default=True, help="Of every hospital.")
+@click.option("--epsilon", type=float, default=0.1, show_default=True, help="Epsilon of every hospital.")
 @click.option("--delta", type=float, default=1e-5, show_default=True)
 @click.option("--unit", type=click.Choice(["record", "patient"]), default="record", show_default=True)
 @click.option(
     "--confidentiality", type=click.Choice(["clear", "secure_sum", "two_server"]), default="clear", show_default=True
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the split and the noise.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the split and the noise.")
 @click.option("--json", "as_json", is_flag=True, help="Print counts.json.")
 def count_flags(
     dataset: str,
@@ -38,7 +38,7 @@ def count_flags(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Count the patients of hospitals on this host, with the noise of a study: what a count would tell.
+    """Simulate a count of patients: what hospitals on this host would learn, with the noise of a study.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ from simulations.options import data_flags, host_from, reporter_from, settings_f
 @click.option("--side", type=click.IntRange(32, 512), help="Public weights: pixels that images are resized to [64].")
 @click.option("--encoder-weights", type=click.Path(path_type=Path), help="resnet18: as torchvision writes them.")
 @click.option("--weights-sha256", help="resnet18: the SHA-256 of that file.")
-@click.option("--encoder-seed", type=click.IntRange(0), help="Of what an encoder draws, where it does [0].")
+@click.option("--encoder-seed", type=click.IntRange(0), help="Seed of an encoder that draws random numbers [0].")
 @click.option("--out", default="encoder.onnx", show_default=True, help="The file to write.", type=click.Path())
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def encoder_flags(kind: str, out: str, **flags: Any) -> None:

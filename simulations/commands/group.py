@@ -28,7 +28,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "count": (
         "simulations.commands.count:count_flags",
-        "Count the patients of hospitals on this host, with the noise of a study: what a count would tell.",
+        "Simulate a count of patients: what hospitals on this host would learn, with the noise of a study.",
     ),
     "sweep": (
         "simulations.commands.sweep:sweep_flags",

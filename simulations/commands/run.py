@@ -41,7 +41,7 @@ Flags = dict[str, Any]
 @settings_flags
 @click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
 @click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())
-@click.option("--resume", is_flag=True, help="Go on in --out, whose config.toml must be the same.")
+@click.option("--resume", is_flag=True, help="Continue in --out, whose config.toml must be the same.")
 @track_flag
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")

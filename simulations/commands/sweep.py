@@ -28,7 +28,7 @@ from simulations.options import (
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @settings_flags
 @click.option("--out", help="Folder for the results [runs/sweep-TIME].", type=click.Path())
-@click.option("--resume", is_flag=True, help="Go on in --out, whose sweep.toml must be the same.")
+@click.option("--resume", is_flag=True, help="Continue in --out, whose sweep.toml must be the same.")
 @click.option(
     "--parallel",
     is_flag=True,
@@ -46,7 +46,7 @@ from simulations.options import (
 def sweep_flags(**flags: Any) -> None:
     """Run many settings on votes that are cast once: SWEEP_FILE has [base] settings and a [grid] of lists.
 
-    KEY=VALUE comes before [base]; KEY=[A,B] is a list of the grid.
+    KEY=VALUE overrides [base]; KEY=[A,B] is a list of the grid.
 
     \b
     Example of a file:

@@ -176,7 +176,8 @@ def test_before_it_approves_a_hospital_reads_whether_its_node_signs(tmp_path, st
     lines = approval_words(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
     assert ("             Your node signs with its key." in lines) == signs
     (late,) = [line for line in lines if line.startswith("If late")]
-    assert f"late {study.terms.misses} times, {study.confidentiality.asked_by or 'the operator'}" in late
+    assert f"after {study.terms.misses} late" in late
+    assert (study.confidentiality.asked_by or "the operator") in late
 
 
 @pytest.mark.parametrize("questions", ["given", "uncertainty"])
