@@ -145,7 +145,7 @@ if words[0] == "up":
         with open(os.path.join(root, "pids"), "a") as pids:
             print(process.pid, file=pids)
 else:
-    words = [word for word in words[1:] if word not in ("--rm", "--no-TTY")]
+    words = [word for word in words[1:] if word not in ("--rm", "-T")]
     entry = words[1] if words[0] == "--entrypoint" else None
     service, *arguments = words[2:] if entry else words
     command, where = start(service, arguments, entry)
