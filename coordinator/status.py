@@ -255,7 +255,7 @@ def operator_page(
             verdict(f"{says}.", needs, tone="warn" if needs else "good"),
             *_studies(status["studies"], {each["party"] for each in _members(status)}), *_hospitals(status),
         ]),
-        footer=f"<p>As of {_utc(now)}; <a href=\"\">load it again</a>. Nothing can be changed here: use "
+        footer=f"<p>As of {_utc(now)}; <a href=\"\">reload it</a>. Nothing can be changed here: use "
         "conclave-coordinator.</p>",
     )  # fmt: skip
 
@@ -322,7 +322,7 @@ def blocking(study: Mapping[str, Any]) -> list[str]:
     unready = [_shown(each) for each in waits if each["connected"] and not each["ready"] and not each["asked"]]
     start = f"have {'its node' if len(away) == 1 else 'their nodes'} started: conclave-party run"
     if not study["once"] and study["state"] != "created" and len(study["seats"]) - len(away) >= study["quorum"]:
-        return [f"{study['study']}: goes on without the votes of {some(away)}; {start}"] if away else []
+        return [f"{study['study']}: continues without the votes of {some(away)}; {start}"] if away else []
     found = []
     if away:
         found.append(f"{study['study']}: not connected: {some(away)}; {start}")

@@ -278,7 +278,7 @@ def node_page(state: NodeState, *, paste: Callable[[str], str] = str) -> str:
             *_studies(state.seats), *_lifetime(state), *_happened(state.happened), *_approvals(state),
             *_node(state, paste),
         ]),
-        footer=f"<p>As of {_utc(state.now)}; <a href=\"\">load it again</a>. Nothing can be changed here: "
+        footer=f"<p>As of {_utc(state.now)}; <a href=\"\">reload it</a>. Nothing can be changed here: "
         "use conclave-party.</p>",
     )  # fmt: skip
 
@@ -335,7 +335,7 @@ def _studies(seats: Sequence[SeatState]) -> list[str]:
     ]  # fmt: skip
     if not rows:
         return ["<h2>Studies</h2>", "<p>None is approved here.</p>"]
-    note = "<p>The cap is the guarantee. What is used is for monitoring, and no epsilon to publish.</p>"
+    note = "<p>The cap is the guarantee. What is used is for monitoring, not an epsilon to publish.</p>"
     return ["<h2>Studies</h2>", table("What studies used of their budgets", head, rows), note]
 
 

@@ -287,7 +287,7 @@ class Hub:
         idle = [each for name, each in self._sessions.open.items() if name in parties and not each.waiting]
         for session in idle:
             await self._farewell(
-                session, Goodbye(Code.GOING_AWAY, "the operator goes on without a seat; dial again to be told which")
+                session, Goodbye(Code.GOING_AWAY, "the operator continues without a seat; reconnect to be told which")
             )
 
     def connected(self) -> dict[str, Connected]:

@@ -243,7 +243,7 @@ def check_all(
             if opened is not None and heads.seat in opened.without:
                 raise Refused(
                     Code.ASKED_WITHOUT,
-                    f"the operator goes on with study {opened.study.name!r} without the seat {heads.seat!r}: no "
+                    f"the operator continues study {opened.study.name!r} without the seat {heads.seat!r}: no "
                     "further batch is asked of it, and what its ledger is charged for earlier ones stays charged",
                 )
         except Refused as error:

@@ -113,8 +113,8 @@ class Missed(Exception):
     def __init__(self, study: str, missed: Mapping[str, int]) -> None:
         named = ", ".join(f"{seat} ({counted(times, 'batch')})" for seat, times in missed.items())
         super().__init__(
-            f"late for so many batches that were released without them, and maybe charged for each: {named}. To do "
-            f"without them, for ever: resume {study} {_without(missed)}; to ask them as before: resume {study}"
+            f"late for this many batches, released without them but perhaps charged to them: {named}. To continue "
+            f"without them for good: resume {study} {_without(missed)}; to ask them as before: resume {study}"
         )
 
 

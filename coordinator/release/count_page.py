@@ -20,9 +20,9 @@ def counts_page(
     worst = max((each.figure for each in each_seat(study)), key=lambda each: each.epsilon)
     left = [("Not counted:", f"{', '.join(map(study.named, missing))}, which did not answer.")] if missing else []
     points = [
-        ("How sure:", "noise carries the true count out of an interval with a chance of 5 %. Patients who come later "
-         "are in none."),
-        ("Below its noise:", "a count that could be of nobody is not printed; the true one is less than what is said."),
+        ("How sure:", "noise moves the true count out of its interval with a chance of 5 %. Patients who come later "
+         "are not counted."),
+        ("Below its noise:", "a count that could be of nobody is not printed; the true one is below the number given."),
         *left,
         ("Who is protected:", f"{strength(worst)} Who exactly, and who is not, is in privacy.html."),
     ]  # fmt: skip

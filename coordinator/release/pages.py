@@ -139,7 +139,7 @@ def _counted(statement: Mapping[str, Any]) -> str:
     """What is counted of each class, or finding."""
     if statement["study"]["findings"]:
         return "public records above its mean probability" if statement["records"] else "labels that name it"
-    return "public records of which it is the likeliest" if statement["records"] else "labels released"
+    return "public records for which it is the likeliest" if statement["records"] else "labels released"
 
 
 def _named(statement: Mapping[str, Any]) -> Callable[[str], str]:
@@ -232,7 +232,7 @@ def _guaranteed(statement: Mapping[str, Any], *, names: int | None) -> str:
     head = ["hospitals", "epsilon guaranteed", "which is", "delta"]
     caption = "Epsilon at delta, guaranteed by the cap that each node enforces itself"
     if names is None:
-        caption += "; what is used is for monitoring, and no epsilon to publish"
+        caption += "; what is used is for monitoring, not an epsilon to publish"
         head += ["epsilon agreed", _WRONGLY, "weight of a vote", "cap used", "ledger reading"]
     return table(caption, head, rows, words=(0,))
 
@@ -382,7 +382,7 @@ def _model(study: Mapping[str, Any], student: Mapping[str, Any], data: Sequence[
             },
             "considerations": {
                 "technicalLimitations": [
-                    "It is no medical device. How often it is right on private data, if measured: model_card.md."
+                    "It is not a medical device. How often it is right on private data, if measured: model_card.md."
                 ]
             },
         },

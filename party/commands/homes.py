@@ -322,8 +322,8 @@ def backup(file: Path, encrypt: bool, home: PartyHome) -> None:
     _write(home, file, "backup", encrypt=encrypt)
     click.echo(f"{file} holds this home as it is now, with its key: keep it as you keep the key")
     click.echo(
-        "a home restored from it has forfeited its studies and, unless node.toml's policy lies outside the home, its "
-        "lifetime caps; one that still works goes to another machine by: conclave-party home move"
+        "a home restored from it loses its studies and, unless node.toml's policy is outside the home, its "
+        "lifetime caps; a home that still works goes to another machine by: conclave-party home move"
     )
 
 
@@ -368,10 +368,10 @@ def restore(file: Path, yes: bool, home: PartyHome) -> None:
     def agree(forfeited: list[str]) -> None:
         if yes:
             return
-        click.echo("A backup does not know what was answered since. Restoring it forfeits:", err=True)
+        click.echo("A backup does not know what was answered since. Restoring it costs for good:", err=True)
         for line in forfeited or ["nothing: no study was approved, and no cap is set"]:
             click.echo(f"  {line}", err=True)
-        if not click.confirm("Forfeit that for ever, and restore?", err=True):
+        if not click.confirm("Give that up for good, and restore?", err=True):
             raise Refused(Code.NOT_CONFIRMED, f"nothing was changed, and {file} can still be restored")
 
     for line in make(home, file, passphrase=lambda: read_passphrase(str(file)), agree=agree):

@@ -77,7 +77,7 @@ _OF_A_RELEASE: Final = (
     "What a hospital does outside this study: other uses of the same data, models of its own, its own logs.",
     "Releases of other consortia or queriers on the same data. Each hospital's node counts them against one lifetime "
     "cap, which this statement does not know.",
-    "Whether labels or student are right: a guarantee of privacy is none of accuracy or fitness for clinical use.",
+    "Whether labels or student are right: a guarantee of privacy says nothing about accuracy or clinical fitness.",
     "Side channels: how long a hospital took to answer, and when, is seen by the coordinator and the network; the "
     "audit log in this release shows when each batch was asked and settled.",
     "Absences: that a hospital was absent or refused is public, and is assumed not to depend on its patients' data.",

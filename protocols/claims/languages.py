@@ -130,7 +130,7 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
         "Vor allen, die sehen: {view}. Das sind die Öffentlichkeit, die anderen Krankenhäuser und alle, die das Modell "
         "benutzen{within}.",
     ),
-    "within": (", and the coordinator within what is said below", ", und die Koordination, soweit unten gesagt"),
+    "within": (", and the coordinator, as far as said below", ", und die Koordination, soweit unten gesagt"),
     "is strong": (
         "An epsilon of {epsilon} is {rating}: {attack}. This holds for ever, whatever anybody knows or finds out "
         "later; "

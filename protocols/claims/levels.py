@@ -26,7 +26,7 @@ class LevelWords:
     how: str
     replies: str
     keeps: str
-    within: str = ", and the coordinator within what is said below"
+    within: str = ", and the coordinator, as far as said below"
     guarded: bool = False
     guardian_sees: str = ""
     departs: str = ""
@@ -41,8 +41,8 @@ class LevelWords:
 _TOGETHER = "{asks} and the guardian together: if they collude they see {every}"
 _COMPUTATIONAL = "as the public; {figures}; computational, if it does not collude with"
 _OTHERWISE = (
-    "Either of them can also ask a model something else than the query, by departing from the computation: what comes "
-    "out is still one vote, of which it learns no more."
+    "By departing from the computation, either of them can make a model vote on something that is not the query: it is "
+    "still one vote, and neither learns more about it."
 )
 _TWO_SERVER = LevelWords(
     not_protected_from=f"{_TOGETHER}. {{departs}} Against one server alone the figures are computational.",

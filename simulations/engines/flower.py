@@ -155,7 +155,7 @@ class _FlowerExchange:
                 if not self._may_lose:
                     raise EngineFailed(_advice(str(lost))) from None
                 self._may_lose -= 1
-                logging.getLogger("ray").warning("a host is lost, and the run goes on with the others: %s", lost)
+                logging.getLogger("ray").warning("a host is lost, and the run continues with the others: %s", lost)
                 self._begin()
 
     def _ask(self, requests: Mapping[str, bytes], replies: Replies) -> None:

@@ -308,7 +308,7 @@ def share_text(share: float, records: int) -> str:
 
 _STOP_RULES = {
     "first-exhausted": "the first budget that is used up ends the study for everyone",
-    "drop-exhausted": "a party whose budget is used up stops voting and the others go on, with the same "
+    "drop-exhausted": "a party whose budget is used up stops voting and the others continue, with the same "
     "noise and threshold",
 }
 _INDIVIDUALIZATION = {

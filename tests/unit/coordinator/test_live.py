@@ -47,7 +47,7 @@ def test_the_batch_now_and_whom_it_waits_for_come_first():
     assert "<script" not in shown
 
 
-@pytest.mark.parametrize(("quorum", "said"), [(3, "not connected"), (2, "goes on without the votes of")])
+@pytest.mark.parametrize(("quorum", "said"), [(3, "not connected"), (2, "continues without the votes of")])
 def test_one_of_three_that_is_down_is_never_green(quorum, said):
     up = SEAT | {"connected": True, "ready": True}
     seats = [up | {"seat": "north"}, up | {"seat": "east"}, SEAT | {"seat": "west", "display_name": "Klinik W"}]
@@ -75,7 +75,7 @@ def test_who_blocks_a_study_is_named_with_what_to_do_and_of_250_only_the_first()
     assert opened.count("h240") == 0 < folded.count("h240")
     # Beside a quorum, batches go on; a study that ended, or a hospital that withdrew, blocks nothing.
     going = [each | {"connected": True, "ready": True} for each in seats[:-1]] + [seats[-1] | {"connected": False}]
-    assert "goes on" in blocking(created | {"once": False, "state": "running", "seats": going})[0]
+    assert "continues" in blocking(created | {"once": False, "state": "running", "seats": going})[0]
     assert len(blocking(created | {"state": "running", "seats": going})) == 2
     assert blocking(created | {"state": "finished"}) == []
     assert blocking(created | {"seats": [each | {"withdrawn": True} for each in seats]}) == []

@@ -137,7 +137,7 @@ def test_where_queries_are_hidden_a_hospital_is_told_what_a_wrong_dealer_and_a_w
     for study in [each for each in ALL if each.level == "hidden_queries"]:
         with subtests.test(name_of(study)):
             for said in (not_protected_from(study), " ".join(not_covered_by_guardian(study))):
-                assert "ask a model something else" in said
+                assert "vote on something that is not the query" in said
                 assert "one vote" in said
 
 
