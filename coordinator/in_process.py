@@ -35,6 +35,10 @@ class InProcessTransport:
         }
 
 
+# One end computes while the other waits, both on one machine.
+_WAIT_S = 300.0
+
+
 class GuardianInProcess:
     """A guardian in threads of this process. dial: for an aggregation; faults: errors with which conversations ended.
 
@@ -49,7 +53,7 @@ class GuardianInProcess:
     @contextmanager
     def dial(self) -> Iterator[Channel]:
         """A channel to the guardian for one conversation."""
-        here, there = pair()
+        here, there = pair(wait_s=_WAIT_S)
 
         def serve() -> None:
             fault: ConclaveError | None = None

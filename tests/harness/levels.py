@@ -1,17 +1,13 @@
 """Studies of every level of confidentiality, with the pieces that a level needs, in one process."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from coordinator.in_process import GuardianInProcess
 from party.party import Party
-from protocols.crypto.channel import Channel, pair
-from protocols.errors import ConclaveError
 from protocols.labelling.guardian import Guardian
 from protocols.ledger.ledger import Ledger
 from protocols.study.levels import Confidentiality, SecureSum, TwoServer
@@ -74,35 +70,12 @@ def seated(study, ledgers, *, ballot, vote):
     }
 
 
-class GuardianHere:
-    """A guardian in threads of this process. `dial` is what a coordinator dials with; faults: what each ended with."""
+class GuardianHere(GuardianInProcess):
+    """A study's guardian in threads of this process, with the keys of tests."""
 
     def __init__(self, study, ledger: Ledger, source, wrap=lambda channel: channel) -> None:
-        self.guardian = Guardian(study, ledger=ledger, sealing_key=SEALING_KEY, signing_key=SIGNING_KEY, source=source)
-        self.wrap = wrap
-        self.faults: list[ConclaveError | None] = []
-
-    @contextmanager
-    def dial(self) -> Iterator[Channel]:
-        here, there = pair(wait_s=300.0)
-
-        def serve():
-            fault = None
-            try:
-                self.guardian.serve(self.wrap(there))
-            except ConclaveError as error:
-                fault = error
-            finally:
-                there.close()
-            self.faults.append(fault)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield here
-        finally:
-            here.close()
-            thread.join()
+        keys = dict(sealing_key=SEALING_KEY, signing_key=SIGNING_KEY)
+        super().__init__(Guardian(study, ledger=ledger, source=source, **keys), wrap=wrap)
 
 
 def rng_votes(parties: int, teachers: int, queries: int, classes: int, seed: int) -> np.ndarray:
