@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import signal
 import threading
 from pathlib import Path
 
@@ -37,3 +38,30 @@ class ConsortiumHere(LocalConsortium):
         super().start(name)
         if name == "centre":
             wait_until(lambda: log.read_bytes().count(b"\n") > lines, timeout_s=600)
+
+    def kill(self, *names: str) -> None:
+        """Kills servers as by kill -9, and starts them again."""
+        for name in names:
+            self.processes[name].send_signal(signal.SIGKILL)
+            self.processes[name].wait()
+            self.start(name)
+
+    def verified_release(self, *required: str) -> Path:
+        """The release of "demo", as soon as all receipts are here, which anybody and every hospital verify."""
+        release = self.folder / "release"
+        told = ["release", "demo", "--out", str(release), *required]
+
+        def released() -> bool:
+            # Receipts come when the nodes have connected again.
+            self.call("coordinator", self.folder / "centre", *told, allowed=(0, 5, 7, 8, 9))
+            return release.exists()
+
+        wait_until(released, timeout_s=120)
+        authority, pool = self.folder / "centre" / "authority.pem", self.folder / "pool.npy"
+        said = self.call(
+            "coordinator", None, "verify", str(release), "--authority", str(authority), "--pool", str(pool)
+        )
+        assert "verified: " in said
+        for name in self.data.hospitals:
+            self.party(name, "verify", "--release", str(release))
+        return release

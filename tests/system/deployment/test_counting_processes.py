@@ -2,7 +2,6 @@
 
 import csv
 import json
-import signal
 import sqlite3
 from dataclasses import replace
 
@@ -41,13 +40,6 @@ class Counting(ConsortiumHere):
 
     def _approve(self, name: str) -> None:
         self.party(name, "approve", str(self.folder / "study.toml"), *self.typed, "--yes")
-
-    def kill(self, *names: str) -> None:
-        """Kills servers, and starts them again."""
-        for name in names:
-            self.processes[name].send_signal(signal.SIGKILL)
-            self.processes[name].wait()
-            self.start(name)
 
     def counted(self) -> bool:
         """Whether the count is done. One that stopped, as too few answered in time, is resumed as an operator would."""

@@ -1,7 +1,6 @@
 """The four hospitals of heart_disease, as processes, from approval to a release that says how good its student is."""
 
 import json
-import signal
 import sys
 from dataclasses import replace
 from subprocess import Popen
@@ -62,14 +61,6 @@ def consortium_of(folder, level, *, residuals=False):
     return made
 
 
-def killed(consortium, name):
-    """Kills a server as by kill -9, and starts it again."""
-    process = consortium.processes[name]
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    consortium.start(name)
-
-
 def spent_of(consortium):
     """What each hospital's ledger holds, in its own words."""
     shown = [json.loads(consortium.party(name, "budget", "show", "--json")) for name in consortium.data.hospitals]
@@ -89,30 +80,18 @@ def test_four_hospitals_judge_the_student_that_they_taught_and_nobody_pays_twice
         assert ("distance" in said) == (level == "clear")  # only there is a sum seen
         after_votes = spent_of(consortium)
         assert after_votes == pytest.approx([EPSILON] * 4, rel=1e-3)
-        killed(consortium, "centre")
+        consortium.kill("centre")
         consortium.coordinator("train", "demo", "--student", "logistic_regression")
         # Asked, and stopped at once on both sides: whatever was reached, the same question gets the same answer.
         consortium.coordinator("evaluate", "demo")
-        for name in servers:
-            killed(consortium, name)
+        consortium.kill(*servers)
         consortium.coordinator("evaluate", "demo", "--wait")
-        for name in servers:
-            killed(consortium, name)
+        consortium.kill(*servers)
         again = consortium.coordinator("evaluate", "demo", "--wait")
         assert "finished" in again
         assert spent_of(consortium) == after_votes
         home = tmp_path / "centre" / "studies" / "demo"
-        release = tmp_path / "release"
-
-        def proven():
-            # Receipts come when the nodes have connected again.
-            out = consortium.call(
-                "coordinator", tmp_path / "centre", "release", "demo", "--out", str(release), "--require",
-                "accuracy>=0.4", allowed=(0, 5, 7, 8, 9),
-            )  # fmt: skip
-            return release.exists() or out == "never"
-
-        wait_until(proven, timeout_s=120)
+        release = consortium.verified_release("--require", "accuracy>=0.4")
         said = json.loads((release / "evaluation.json").read_text())
         assert len(said["counted"]) == 4
         assert len(said["hospitals"]) <= (4 if level == "clear" else 0)
@@ -123,14 +102,7 @@ def test_four_hospitals_judge_the_student_that_they_taught_and_nobody_pays_twice
         of_test = float((given.argmax(axis=1) == data.test_labels).mean())
         assert low - 0.15 <= of_test <= high + 0.15
         assert high - low < 0.4
-        verified = consortium.call(
-            "coordinator", None, "verify", str(release), "--authority", str(tmp_path / "centre" / "authority.pem"),
-            "--pool", str(tmp_path / "pool.npy"),
-        )  # fmt: skip
-        assert "verified" in verified
-        for name in data.hospitals:
-            consortium.party(name, "verify", "--release", str(release))
-            assert not list((tmp_path / name / "studies").glob("*/judges-*"))
+        assert not [path for name in data.hospitals for path in (tmp_path / name / "studies").glob("*/judges-*")]
         # Another student is not asked about.
         consortium.coordinator("train", "demo", "--student", "random_forest")
         refused = consortium.call(
@@ -155,8 +127,7 @@ def test_a_hospital_that_adds_any_vector_is_refused_and_the_study_of_the_others_
             command = [sys.executable, "-c", CHEATING, "run", "--home", str(tmp_path / cheat)]
             consortium.processes[cheat] = Popen(command, stderr=log)
         consortium.coordinator("label", "demo", "--wait")
-        for name in ("centre", "guardian"):
-            killed(consortium, name)
+        consortium.kill("centre", "guardian")
         homes = {name: next((tmp_path / name).rglob("ledger.sqlite")) for name in ("centre", "guardian")}
         for path in homes.values():
             with Ledger(path) as ledger:
@@ -184,33 +155,18 @@ def test_a_hospital_that_adds_any_vector_is_refused_and_the_study_of_the_others_
 @pytest.mark.parametrize("level", ["clear", "secure_sum", "two_server"])
 def test_four_hospitals_are_asked_twice_by_one_labelling_and_pay_once(tmp_path, level, forked):
     consortium = consortium_of(tmp_path, level, residuals=True)
-    data, release = consortium.data, tmp_path / "release"
+    data = consortium.data
     try:
         consortium.set_up()
         for name in data.hospitals:
             consortium.start(name)
         consortium.coordinator("label", "demo")
-        for name in ["centre", *data.hospitals]:
-            killed(consortium, name)
+        consortium.kill("centre", *data.hospitals)
         consortium.coordinator("label", "demo", "--wait")
         assert spent_of(consortium) == pytest.approx([EPSILON] * 4, rel=1e-3)
         consortium.coordinator("train", "demo", "--student", "scores")
-
-        def proven():
-            consortium.call(
-                "coordinator", tmp_path / "centre", "release", "demo", "--out", str(release), allowed=(0, 5, 7, 8, 9)
-            )
-            return release.exists()
-
-        wait_until(proven, timeout_s=120)
+        release = consortium.verified_release()
         assert len(json.loads((release / "residuals.json").read_text())["counted"]) == 4
-        verified = consortium.call(
-            "coordinator", None, "verify", str(release), "--authority", str(tmp_path / "centre" / "authority.pem"),
-            "--pool", str(tmp_path / "pool.npy"),
-        )  # fmt: skip
-        assert "verified" in verified
-        for name in data.hospitals:
-            consortium.party(name, "verify", "--release", str(release))
-            assert not list((tmp_path / name / "studies").glob("*/judges-*"))
+        assert not [path for name in data.hospitals for path in (tmp_path / name / "studies").glob("*/judges-*")]
     finally:
         consortium.stop()

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,6 @@ from protocols.mechanisms import ThresholdedGNMax
 from protocols.study.queries import pool_digest
 from protocols.study.several_findings import Binary
 from protocols.sums.judging import Evaluation
-from tests.harness.clocks import wait_until
 from tests.harness.local_consortium import ConsortiumHere
 
 # Heart disease, and angina at exercise: which one hospital does not record, and the others not of everybody.
@@ -80,12 +78,6 @@ def of_records(data):
     return drafted(draft, data, classes=4, votes=replace(draft.votes, evaluation=judges))
 
 
-def killed(consortium, name):
-    consortium.processes[name].send_signal(signal.SIGKILL)
-    consortium.processes[name].wait()
-    consortium.start(name)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("study_of", "student"), [(of_teachers, "logistic_regression"), (of_records, "scores")],
@@ -103,28 +95,13 @@ def test_four_hospitals_label_two_findings_and_each_is_predicted_by_name(tmp_pat
         for name in data.hospitals:
             consortium.start(name)
         consortium.coordinator("label", "demo")
-        killed(consortium, "centre")
+        consortium.kill("centre")
         consortium.coordinator("label", "demo", "--wait")
-        killed(consortium, "centre")
+        consortium.kill("centre")
         consortium.coordinator("train", "demo", "--student", student)
         if student == "scores":
             consortium.coordinator("evaluate", "demo", "--wait")
-        release = tmp_path / "release"
-
-        def released():
-            # Receipts come when the nodes have connected again.
-            consortium.call("coordinator", tmp_path / "centre", "release", "demo", "--out", str(release),
-                            allowed=(0, 5, 7, 8, 9))  # fmt: skip
-            return release.exists()
-
-        wait_until(released, timeout_s=120)
-        said = consortium.call(
-            "coordinator", None, "verify", str(release), "--authority", str(tmp_path / "centre" / "authority.pem"),
-            "--pool", str(tmp_path / "pool.npy"),
-        )  # fmt: skip
-        assert "verified: " in said
-        for name in data.hospitals:
-            consortium.party(name, "verify", "--release", str(release))
+        release = consortium.verified_release()
         graph = onnx.load(release / "student.onnx")
         assert json.loads({each.key: each.value for each in graph.metadata_props}["findings"]) == list(NAMES)
         if student == "scores":
