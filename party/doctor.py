@@ -244,7 +244,7 @@ def _session(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
     skew_ms = answer.time_ms - time.time_ns() // 1_000_000
     wrong = abs(skew_ms) > _SKEW_MS
     todo = "synchronise the clock of this machine (NTP)" if wrong else ""
-    yield Hop("clock", not wrong, f"{skew_ms / 1000:+.1f} s from the coordinator's", todo, 4 if wrong else 0)
+    yield Hop("clock", not wrong, f"{-skew_ms / 1000:+.1f} s from the coordinator's", todo, 4 if wrong else 0)
 
 
 def _studies(home: PartyHome, policy: Policy, found: HomeSpent, data_set: str) -> Iterator[Hop]:

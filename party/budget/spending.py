@@ -165,7 +165,10 @@ def what_was_spent(
             study = home.study(approval.study)
         except ConclaveError as error:
             what = f"the file of study {approval.name!r} cannot be read: {error}"
-            advice = "get it from the operator and approve it again, or run: conclave-party home repair"
+            advice = (
+                "if the folder was moved, move it back; otherwise get the file from the operator and approve it again, "
+                "or run: conclave-party home repair"
+            )
             lost.append((approval, StorageFailed(f"{what}; {advice}")))
             continue
         for seat in seats_of(study, approval.party):

@@ -194,7 +194,10 @@ class Node:
                 self._converse(call, send, session)
             except grpc.RpcError as error:
                 if not stop.is_set():
-                    self._on_event("disconnected", {"code": error.code().name, "reason": str(error.details())[:200]})
+                    # A line that breaks is dialled again; one that never stood may need somebody.
+                    todo = "; run: conclave-party doctor" if session.welcomed_at is None else ""
+                    said = f"{str(error.details())[:200]}{todo}"
+                    self._on_event("disconnected", {"code": error.code().name, "reason": said})
             finally:
                 ended.set()
                 outgoing.close()
@@ -272,7 +275,8 @@ class Node:
         skew_ms = welcome.time_ms - time.time_ns() // 1_000_000
         self._on_event("connected", {"address": self._address, "version": welcome.version, "skew_ms": skew_ms})
         if abs(skew_ms) > _CLOCK_TOLERANCE_MS:
-            self._on_event("clock_skew", {"skew_ms": skew_ms})
+            said = f"this clock is {-skew_ms / 1000:+.0f} s from the coordinator's: synchronise it (NTP)"
+            self._on_event("clock_skew", {"skew_ms": skew_ms, "reason": said})
         for refused in welcome.refused:
             known = seats.get((refused.study, refused.seat))
             name = {} if known is None else {"study": known.study.name}

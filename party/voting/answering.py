@@ -209,7 +209,8 @@ class Answering:
         return result
 
     def _failed(self, study: bytes, error: ConclaveError) -> None:
-        self._on_event("study_failed", {"study": study.hex()[:16], "reason": str(error)[:300]})
+        said = f"{str(error)[:300]}; run: conclave-party doctor"
+        self._on_event("study_failed", {"study": study.hex()[:16], "reason": said})
 
     def _seat(self, approval: Approval, study: DeployedStudy, name: str) -> ServedSeat:
         known = self._open.get((study.digest, name))

@@ -190,7 +190,8 @@ def test_a_welcome_of_another_session_is_a_replay(at):
 
 def test_a_clock_that_is_off_is_said(at):
     at.node._welcome(Welcome(1, at.session.nonce, 0, ()), at.session, {})
-    assert "clock_skew" in [event for event, _ in at.events]
+    (said,) = [fields["reason"] for event, fields in at.events if event == "clock_skew"]
+    assert "NTP" in said
 
 
 @pytest.mark.parametrize("other", [{"key": new_key()}, {"name": "hospital-1"}])
