@@ -71,8 +71,10 @@ class Recent:
             if trouble not in ended or study not in ("", about)
         }
         if event in _TROUBLES:
-            said = fields.get("reason", fields.get("code", ""))
-            self.troubles = self.troubles | {(event, about): f"{event.replace('_', ' ')}: {said}"}
+            code, said = str(fields.get("code", "")), str(fields.get("reason", fields.get("code", "")))
+            todo = f"; {meaning_of(code).next_step}" if code and said != code else ""
+            told = f"{event.replace('_', ' ')}: {said.removeprefix(f'{code}: ')}{todo}"
+            self.troubles = self.troubles | {(event, about): told}
 
 
 LAST_AUDIT = "last-audit.json"
