@@ -166,11 +166,10 @@ class Party:
 
     def _settle(self, outcome: Outcome) -> Reply:
         self._check_study(outcome.study)
-        number = self._ledger.number_of(outcome.batch_digest)
-        stored = None if number is None else self._ledger.stored(number)
-        if number is None or stored is None:
+        stored = self._ledger.stored_under(outcome.batch_digest)
+        if stored is None:
             raise Refused(Code.UNKNOWN_BATCH, "the outcome is for a batch that was never charged")
-        asked = stored.queries
+        asked, number = stored.queries, stored.number
         if len(outcome.answered) != asked:
             raise Refused(Code.BAD_OUTCOME, f"the outcome is for {len(outcome.answered)} queries; allowed: {asked}")
         sent = decode(stored.payload)

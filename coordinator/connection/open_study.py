@@ -8,6 +8,7 @@ its sender is named in the log, and the labelling continues. A refused receipt p
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -72,6 +73,7 @@ def record(
     replies: dict[str, Reply | None] = dict.fromkeys(requests)
     log = ledger.log
     with log.together():
+        charged = _Charged(ledger, requests)
         for seat, answered in answers.items():
             if answered is None:
                 continue
@@ -85,7 +87,7 @@ def record(
             try:
                 reply = _reply(answered.answer.envelope, seat, request)
                 if isinstance(reply, Settled):
-                    _check_receipt(study, ledger, seat, request, answered.answer, reply)
+                    _check_receipt(study, ledger, seat, request, answered.answer, reply, charged)
                 # An answer that contains votes is not stored.
                 proof = answered.signed if isinstance(reply, Settled) else b""
                 if not (
@@ -105,7 +107,7 @@ def record(
                 else:
                     log.append("refused_by", seat=seat, code=reply.code)
             elif isinstance(request, Outcome) and isinstance(reply, Settled):
-                number = ledger.number_of(request.batch_digest)
+                number = charged.numbers[request.batch_digest]
                 if number is not None:
                     log.keep(number, seat, "outcome", answered.asked)
                     log.keep(number, seat, "settled", answered.signed)
@@ -121,7 +123,35 @@ def last_without_receipt(ledger: Ledger, seat: str) -> tuple[bytes, ...]:
     return (stored.digest,)
 
 
-def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, answer: Answer, settled: Settled) -> None:
+class _Charged:
+    """What a ledger holds while a round's receipts are checked, looked up once for all of them."""
+
+    def __init__(self, ledger: Ledger, requests: Mapping[str, Request]) -> None:
+        told = {seat: request.batch_digest for seat, request in requests.items() if isinstance(request, Outcome)}
+        self._ledger = ledger
+        self.numbers = {digest: ledger.number_of(digest) for digest in set(told.values())}
+        self._given_up = [each for each in ledger.unsettled() if ledger.given_up(each)] if told else []
+        self._balances = (
+            ledger.balances("WHERE name IN (SELECT value FROM json_each(?))", json.dumps([*told])) if told else {}
+        )
+
+    def least(self, seat: str, number: int | None) -> int:
+        """The least that a party's ledger can hold once it was told the outcome of a batch.
+
+        All that was settled here counts, since a party that voted had charged itself before; of batches that were given
+        up, only those that the party settled, since others may never have reached it. 0 for a relayed batch, which is
+        charged in the querying party's ledger and not here.
+        """
+        if number is None:
+            return 0
+        ledger = self._ledger
+        known = [each for each in self._given_up if each == number or ledger.log.kept(each, seat, "settled")]
+        return self._balances[seat].settled + sum(ledger.charged(each).get(seat, 0) for each in known)
+
+
+def _check_receipt(
+    study: Study, ledger: Ledger, seat: str, request: Request, answer: Answer, settled: Settled, charged: _Charged
+) -> None:
     """Raises Refused("bad_receipt") for anything that no honest party would sign about an outcome it was told.
 
     Signer, session and request were checked when the frame arrived.
@@ -131,7 +161,7 @@ def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, an
     if settled.batch_digest != request.batch_digest:
         raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} is for another batch than the outcome that it was told")
     cap = study.budgets.tagged_one(study.budgets.cap, study.seats[seat])
-    least = _least(ledger, seat, ledger.number_of(request.batch_digest))
+    least = charged.least(seat, charged.numbers[request.batch_digest])
     if not least <= settled.spent <= cap:
         raise Refused(
             BAD_RECEIPT,
@@ -142,20 +172,6 @@ def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, an
         raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} refers to an empty log")
     if not ledger.log.contains(answer.seen):
         raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} names a head that this ledger's log never had")
-
-
-def _least(ledger: Ledger, seat: str, number: int | None) -> int:
-    """The least that a party's ledger can hold once it was told the outcome of a batch.
-
-    All that was settled here counts, since a party that voted had charged itself before; of batches that were given up,
-    only those that the party settled, since others may never have reached it. 0 for a relayed batch, which is charged
-    in the querying party's ledger and not here.
-    """
-    if number is None:
-        return 0
-    given_up = [each for each in ledger.unsettled() if ledger.given_up(each)]
-    known = [each for each in given_up if each == number or ledger.log.kept(each, seat, "settled")]
-    return ledger.balance(seat).settled + sum(ledger.charged(each).get(seat, 0) for each in known)
 
 
 def _note_bad(ledger: Ledger, seat: str, outcome: Outcome, refusal: Refusal) -> None:

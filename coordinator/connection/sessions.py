@@ -492,9 +492,7 @@ class Sessions:
                     raise SessionEnded
                 session.round += 1
                 session.waiting[nonce] = Question((opened.study.digest, seat, session.round), waiting)
-                ask = Ask(
-                    session.nonce, session.round, nonce, opened.study.digest, seat, log.head(), log.peer(seat), envelope
-                )
+                ask = Ask(session.nonce, session.round, nonce, opened.study.digest, seat, *log.heads(seat), envelope)
                 signed_ask = self._seal(ask)
                 session.writes = True
                 await session.send(signed_ask)

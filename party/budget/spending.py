@@ -76,7 +76,7 @@ def spending(study: DeployedStudy, seat: str, spent: int) -> Spending:
     used[at] = spent
     return Spending(
         answers_left=int(study.budgets.affordable(used, limit=study.query_limit)[at]),
-        epsilon_used=float(study.budgets.epsilon_of(used)[at]),
+        epsilon_used=float(study.budgets.readings(np.array([float(spent)]), np.array([at]))[0]),
         epsilon_cap=float(study.budgets.epsilon_guaranteed[at]),
         delta=study.roster[at].delta,
     )

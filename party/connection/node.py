@@ -322,7 +322,7 @@ class Node:
             charge = charge_of(seat, said)
             if charge is not None:
                 self._on_event(*charge)
-        return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(COORDINATOR), encode(said))
+        return Answer(ask.nonce, ask.round, ask.study, ask.seat, *log.heads(COORDINATOR), encode(said))
 
     def _count_refusal(self, refusal: Refusal) -> None:
         self._on_event("refused", {"code": refusal.code, "reason": refusal.reason[:200]})

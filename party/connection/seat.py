@@ -105,9 +105,11 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
             return _refuse(seat, Code.OTHER_SHAPE, f"queries of shape {shape}; allowed: {allowed}")
     reply = seat.party.handle(request)
     if not isinstance(reply, Refusal | StepReply):  # a step charges nothing: it may come before its batch
-        digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest
-        kind = "outcome" if isinstance(reply, Settled) else "request"
-        seat.ledger.log.keep(seat.ledger.charged_number(digest), COORDINATOR, kind, signed)
+        if isinstance(request, VoteRequest):
+            number = request.batch.number
+        else:
+            number = seat.ledger.charged_number(request.batch_digest)
+        seat.ledger.log.keep(number, COORDINATOR, "outcome" if isinstance(reply, Settled) else "request", signed)
     return reply
 
 
@@ -124,8 +126,7 @@ def charge_of(seat: ServedSeat, said: Reply) -> tuple[str, dict[str, str | int |
     """
     if not isinstance(said, VoteReply | ConcealedVotes | Settled):
         return None
-    number = seat.ledger.number_of(said.batch_digest)
-    stored = None if number is None else seat.ledger.stored(number)
+    stored = seat.ledger.stored_under(said.batch_digest)
     if stored is None:
         return None
     found = spending(seat.study, seat.party.name, seat.ledger.balance(seat.party.name).spent)

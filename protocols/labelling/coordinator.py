@@ -308,10 +308,10 @@ class Coordinator:
 
         For a batch that was given up: that nothing was answered, if that lowers no reservation.
         """
-        number = self._ledger.number_of(request)
-        stored = None if number is None else self._ledger.stored(number)
-        if number is None or stored is None:
+        stored = self._ledger.stored_under(request)
+        if stored is None:
             return None
+        number = stored.number
         if self._ledger.given_up(number):
             waits = party in self._ledger.charged(number)
         else:
@@ -350,9 +350,10 @@ class Coordinator:
         elif parties is None:
             parties = [party for party, amount in settled.items() if amount or party in self._counted_again(stored)]
         outcomes = outcomes_of(self._study, self._ledger, stored, parties)
-        for party, reply in self._exchange(outcomes).items():
+        replies, balances = self._exchange(outcomes), self._ledger.balances()
+        for party, reply in replies.items():
             if isinstance(reply, Settled):
-                difference = reply.spent - self._ledger.balance(party).spent
+                difference = reply.spent - balances[party].spent
             else:
                 difference = charged[party] - settled[party]
             if difference:

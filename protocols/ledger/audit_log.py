@@ -64,14 +64,14 @@ class Entry:
 class AuditLog:
     """The log of one ledger, in the ledger's file. Fields hold names, codes and amounts; never votes or inputs.
 
-    transaction: opens the ledger's transaction, or joins the one that is open; rows: runs one
+    transaction: opens the ledger's transaction, or joins the one that is open, see Transactions; rows: runs one
     statement, which needs none, and returns its rows.
     """
 
     def __init__(
         self,
         database: sqlite3.Connection,
-        transaction: Callable[[], AbstractContextManager[None]],
+        transaction: Callable[..., AbstractContextManager[None]],
         *,
         rows: Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]],
         clock: Callable[[], int],
@@ -88,7 +88,7 @@ class AuditLog:
 
     def append(self, event: str, **fields: str | int) -> Head:
         """Writes one entry, within the caller's transaction if there is one; returns the new head."""
-        with self._transaction():
+        with self._transaction(writes_once=True):
             before = self.head()
             entry = json.dumps({"time_ns": self._clock(), "event": event, **fields}, sort_keys=True)
             head = Head(before.count + 1, _next_hash(before.hash, entry))
@@ -99,6 +99,17 @@ class AuditLog:
         """The head; EMPTY if nothing is logged."""
         rows = self._rows("SELECT count, hash FROM audit ORDER BY count DESC LIMIT 1", ())
         return Head(*rows[0]) if rows else EMPTY
+
+    def heads(self, name: str) -> tuple[Head, Head]:
+        """The head, and the newest that is known of another side's log; EMPTY where there is none."""
+        found = dict.fromkeys((0, 1), EMPTY)
+        for which, *head in self._rows(
+            "SELECT 0, * FROM (SELECT count, hash FROM audit ORDER BY count DESC LIMIT 1) "
+            "UNION ALL SELECT 1, count, hash FROM peer WHERE name = ?",
+            (name,),
+        ):
+            found[which] = Head(*head)
+        return found[0], found[1]
 
     def contains(self, head: Head) -> bool:
         """Whether `head` is, or once was, the head of this log."""
@@ -121,7 +132,7 @@ class AuditLog:
 
         Raises Refused as check_newer does.
         """
-        with self._transaction():
+        with self._transaction(writes_once=True):
             known = self.check_newer(name, head)
             if head != known:
                 self._database.execute(

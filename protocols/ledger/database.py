@@ -39,10 +39,20 @@ class Transactions:
         self._depth = 0
 
     @contextmanager
-    def __call__(self) -> Iterator[None]:
-        """One transaction, or one step of the transaction that is open. Raises StorageFailed."""
+    def __call__(self, *, writes_once: bool = False) -> Iterator[None]:
+        """One transaction, or one step of the transaction that is open. Raises StorageFailed.
+
+        writes_once: whether the step writes by one statement and does nothing after it that may fail: SQLite keeps a
+        statement whole or not at all, so a nested step needs no savepoint.
+        """
         with self._lock:
             depth = self._depth
+            if depth and writes_once:
+                try:
+                    yield
+                except sqlite3.Error as error:
+                    raise self._failed(error) from error
+                return
             try:
                 self._database.execute(f"SAVEPOINT step{depth}" if depth else "BEGIN IMMEDIATE")
             except sqlite3.Error as error:
@@ -77,6 +87,7 @@ def open_database(path: Path | str, schema: str) -> sqlite3.Connection:
         "foreign_keys = ON",
         "recursive_triggers = ON",  # so that replacing a row fires the triggers against deletion
         "secure_delete = ON",  # what is deleted may have been a secret, so it is overwritten
+        "cache_size = -128",  # kB; by itself SQLite keeps up to 2 MB of each ledger, which grows into that for weeks
     ):
         database.execute(f"PRAGMA {pragma}")
     # Within one transaction, so that a crash leaves no table without its triggers.

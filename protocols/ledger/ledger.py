@@ -111,7 +111,10 @@ def _check_sums(database: sqlite3.Connection, *, audited: bool) -> None:
 def _runs(queries: Sequence[int]) -> list[tuple[int, int]]:
     """The first and the last of each run of consecutive queries; one that is named twice begins two runs."""
     runs: list[tuple[int, int]] = []
-    for query in sorted(queries):
+    queries = sorted(queries)
+    if queries and queries == list(range(queries[0], queries[0] + len(queries))):
+        return [(queries[0], queries[-1])]
+    for query in queries:
         if runs and query == runs[-1][1] + 1:
             runs[-1] = (runs[-1][0], query)
         else:
@@ -248,7 +251,7 @@ class Ledger:
         `stored` first).
         """
         with self._transaction():
-            if self.stored(number) is not None or self.number_of(digest) is not None:
+            if self._rows("SELECT 1 FROM batch WHERE number = ? OR digest = ?", (number, digest)):
                 raise Refused(Code.BATCH_REUSED, f"batch {number} was charged before; allowed: a new number")
             asked = self.asked()
             if asked + len(queries) > limit or not 0 <= min(queries, default=0) <= max(queries, default=0) < limit:
@@ -267,13 +270,18 @@ class Ledger:
                     Code.QUERY_REPEATED, f"batch {number} asks a query again; allowed: each query once"
                 ) from None
             for name, amount in amounts.items():
-                balance = self.balance(name)
-                if amount < 0 or balance.spent + amount > balance.cap:
+                paid = self._database.execute(
+                    "UPDATE account SET reserved = reserved + ?1 "
+                    "WHERE name = ?2 AND unit = coalesce(?3, unit) AND ?1 BETWEEN 0 AND cap - settled - reserved",
+                    (int(amount), name, getattr(amount, "unit", None)),
+                )
+                if paid.rowcount != 1:
+                    balance = self.balance(name)
+                    assert amount < 0 or balance.spent + amount > balance.cap  # an amount of another unit is refused
                     raise BudgetExceeded(
                         f"batch {number} costs {name!r} {amount}; allowed: 0 to {balance.cap - balance.spent} "
                         f"(cap {balance.cap}, spent {balance.spent})"
                     )
-                self._database.execute("UPDATE account SET reserved = reserved + ? WHERE name = ?", (int(amount), name))
                 self._database.execute(
                     "INSERT INTO charge (number, account, reserved) VALUES (?, ?, ?)", (number, name, int(amount))
                 )
@@ -343,7 +351,7 @@ class Ledger:
 
         For what a step must find again after a crash, such as a fresh secret. It is on disk when this returns.
         """
-        with self._transaction():
+        with self._transaction(writes_once=True):
             row = (digest, kind, marked(digest, kind, value))
             self._database.execute("INSERT OR IGNORE INTO note VALUES (?, ?, ?)", row)
             rows = self._database.execute("SELECT value FROM note WHERE digest = ? AND kind = ?", (digest, kind))
@@ -374,12 +382,21 @@ class Ledger:
 
     def stored(self, number: int) -> StoredBatch | None:
         """What was charged under this batch number, or None."""
+        return self._stored("number", number)
+
+    def stored_under(self, digest: bytes) -> StoredBatch | None:
+        """What was charged under this digest of a request, or None."""
+        return self._stored("digest", digest)
+
+    def _stored(self, column: str, value: int | bytes) -> StoredBatch | None:
         rows = self._rows(
-            "SELECT digest, payload, settled, "
-            "(SELECT total(last - first + 1) FROM asked WHERE asked.number = batch.number) FROM batch WHERE number = ?",
-            (number,),
+            "SELECT number, digest, payload, settled, (SELECT total(last - first + 1) FROM asked "
+            f"WHERE asked.number = batch.number) FROM batch WHERE {column} = ?",
+            (value,),
         )
-        return StoredBatch(number, rows[0][0], rows[0][1], bool(rows[0][2]), int(rows[0][3])) if rows else None
+        for number, digest, payload, settled, asked in rows:
+            return StoredBatch(number, digest, payload, bool(settled), int(asked))
+        return None
 
     def number_of(self, digest: bytes) -> int | None:
         """The number of the batch that was charged under this digest, or None."""

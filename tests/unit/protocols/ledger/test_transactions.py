@@ -55,6 +55,25 @@ def test_a_step_that_fails_and_is_caught_leaves_nothing_and_the_rest_stays(made)
     assert rows(database) == [1, 4]
 
 
+def test_a_step_that_writes_once_is_kept_or_not_with_what_is_around_it(made):
+    database, transaction = made
+
+    def one(value):
+        with transaction(writes_once=True):
+            database.execute("INSERT INTO t VALUES (?)", (value,))
+
+    with transaction():
+        one(1)
+        with refuses(StorageFailed, "UNIQUE"):
+            one(1)
+        one(2)
+        with pytest.raises(KeyError):
+            failing(database, transaction, inner=lambda: one(3))
+    with pytest.raises(KeyError):
+        failing(database, transaction, inner=lambda: one(4))
+    assert rows(database) == [1, 2]
+
+
 def test_an_error_of_sqlite_is_one_of_storage(made):
     database, transaction = made
     with refuses(StorageFailed, "UNIQUE"):
