@@ -171,10 +171,11 @@ def measure(parties: int, processes: int) -> dict[str, float]:
         try:
             ledger = Ledger(folder / "coordinator.sqlite")
             transport = hub.open_study(study, ledger)
-            missing = hub.wait_for(frozenset(seat.party for seat in study.roster), timeout_s=60)
+            missing = hub.wait_for(frozenset(seat.party for seat in study.roster), timeout_s=300)
             if missing:
-                raise SystemExit(f"{len(missing)} nodes did not connect within 60 s")
-            idle = psutil.Process(nodes[0].pid).memory_info().rss / 2**20
+                raise SystemExit(f"{len(missing)} nodes did not connect within 300 s")
+            memory_of = psutil.Process(nodes[0].pid).memory_full_info()
+            idle, own = memory_of.rss / 2**20, memory_of.uss / 2**20
             votes: list[float] = []
             times = []
             coordinator = Coordinator(
@@ -209,6 +210,7 @@ def measure(parties: int, processes: int) -> dict[str, float]:
         "in_process": in_process(study, pool),
         "coordinator": memory,
         "idle": idle,
+        "own": own,
         "busy": busy,
     }
 
@@ -255,7 +257,7 @@ def main() -> None:
     if given.serve:
         serve_nodes(Path(given.serve[0]), int(given.serve[1]), int(given.serve[2]))
         return
-    for parties, processes in ((5, 5), (250, 5)):
+    for parties, processes in ((5, 5), (250, 5), (250, 25)):
         found = measure(parties, processes)
         print(
             f"{parties} parties in {processes} processes, {QUERIES} queries of {FEATURES} float32: "
@@ -263,7 +265,8 @@ def main() -> None:
             f"(in one process {1e3 * found['in_process']:.0f} ms); processor time of a round: coordinator "
             f"{1e3 * found['coordinator_s']:.0f} ms, all nodes {1e3 * found['nodes_s']:.0f} ms; "
             f"coordinator {found['coordinator']:.0f} MiB, "
-            f"a node's process idle {found['idle']:.0f} MiB, after {found['busy']:.0f} MiB",
+            f"a node's process idle {found['idle']:.0f} MiB, {found['own']:.0f} of them its own, after "
+            f"{found['busy']:.0f} MiB",
             flush=True,
         )
 

@@ -169,7 +169,7 @@ def week(
         port = 0
         try:
             for day in range(days):
-                (folder / "day").write_text(str(day))
+                write_atomically(folder / "day", str(day).encode())  # nodes read it meanwhile
                 hub = Hub(
                     key=key,
                     certificate=certificate_from_pem(certify(key.public_key(), "centre", "coordinator")),

@@ -22,7 +22,8 @@ KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     # On a slow line the answer to a ping waits behind what is being sent, at 64 kbit/s for more than 10 s: with that
-    # limit the same request was sent again and again. So long a program that hangs is taken for a living one.
+    # limit the same request was sent again and again. So long a program that hangs is taken for a living one: gRPC
+    # 1.85 never starts its other timer, that of keepalive_timeout, which any data would stop.
     ("grpc.http2.ping_timeout_ms", 120_000),
 )
 # Of a server whose clients have KEEPALIVE: it answers their pings as often as they come.
