@@ -64,6 +64,8 @@ _FEW_RECORDS: Final = 10
 _IDENTIFIER: Final = re.compile(
     r"|unnamed: \d+|(.*[_ .-])?(id|uuid|index|row|nr|no|number|key|mrn|pid)|[a-z]+ID", re.ASCII
 )
+# What may stand among numbers, and is no code.
+_NO_NUMBER: Final = re.compile(r"\D*|[<>≤≥~].*")
 # Words that are no category in any column; others, such as "none" and "unknown", are one unless a column of numbers
 # has them.
 _NEVER_A_CATEGORY: Final = frozenset({*MISSING, "N/A", "n/a", "#N/A", "NULL", "Null", "null", "NAN", "na"})
@@ -107,7 +109,7 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
     lines += ["only_labelled = true  # rows without a label are left out"] * columns.has_unlabelled
     used = {chosen}
     for key, names, about in (
-        ("patient", _PATIENTS, "its records are never split"),
+        ("patient", _PATIENTS, "its records are never split; --unit patient protects all of them"),
         ("site", _SITES, "for --partition by-site"),
         ("split", _SPLITS, "private, public, test"),
     ):
@@ -116,6 +118,10 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
             used.add(column)
             lines.append(f"{key} = {_text(column)}  # {about}")
     lines += [f"{line}  # how the file is written" for line in form_lines(form)]
+    rows = len(table[chosen])
+    if same := rows - len({*zip(*table.values(), strict=True)}):
+        columns.notes.append(f"{same} of {rows} rows are the same as others in all columns: delete them unless they "
+                             "are other records, as --unit record protects one of them alone")  # fmt: skip
     for column in table:
         if column not in used:
             lines += columns.feature(column, is_text=column in text)
@@ -153,6 +159,9 @@ class _Columns:
         elif len(known) > 2 and all(reads(value, self.form) for value in known) and not _names_groups(column, known):
             kind = ['kind = "numeric"']
             values = plain_numbers(values, self.form, missing)
+        elif odd := self._beside_numbers(known):
+            why = f"{sum(value in odd for value in values)} values are no finite numbers ({some(sorted(odd))})"
+            return self._without(column, f"{why}: mend them, or name in `missing` those that mean no value")
         elif len(known) > _MOST_CATEGORIES and ((dates := all(map(is_date, known))) or _too_many(known, values)):
             return self._without(
                 column,
@@ -168,6 +177,11 @@ class _Columns:
             lines[1:1] = ["# This column alone tells the label: delete it if it is known only after the label."]
             self.notes.append(f"column {column!r} alone tells the label: delete it if it is known only afterwards")
         return lines + ["may_miss = true"] * any(value in missing for value in values)
+
+    def _beside_numbers(self, known: Collection[str]) -> set[str]:
+        """Of values that are numbers but for words and limits, as "<0.3", these; else none: codes are neither."""
+        odd = {value for value in known if not reads(value, self.form)}
+        return odd if len(known) - len(odd) > _FEW_RECORDS and all(map(_NO_NUMBER.fullmatch, odd)) else set()
 
     def _without(self, column: str, why: str) -> list[str]:
         self.left_out.setdefault(why, []).append(column)

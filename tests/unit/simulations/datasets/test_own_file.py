@@ -315,8 +315,10 @@ def test_a_proposal_says_what_tells_the_label_what_is_unlabelled_and_what_is_lef
     sick = table["outcome"] == "yes"
     table = table.assign(code=np.where(sick, "I21", "Z00"), days=sick * 30 + np.arange(400) % 25)
     table = table.assign(
-        admitted=[f"{day % 28 + 1:02}.{day % 12 + 1:02}.2024" for day in range(400)], case_id=range(400)
-    )
+        admitted=[f"{day % 28 + 1:02}.{day % 12 + 1:02}.2024" for day in range(400)], case_id=range(400),
+        crp=["<0.3" if day % 9 == 0 else "inf" if day == 1 else f"{day / 8}" for day in range(400)],
+    )  # fmt: skip
+    table.loc[399] = table.loc[398]
     table.loc[:2, "outcome"] = np.nan
     table.loc[3, "outcome"] = "perhaps"
     table.to_csv(tmp_path / "a.csv", index=False)
@@ -331,6 +333,8 @@ def test_a_proposal_says_what_tells_the_label_what_is_unlabelled_and_what_is_lef
     assert "only_labelled = true" in out
     assert 'as dates are no numbers (--partition by-time:COLUMN orders records by them): "admitted"' in out
     assert 'as identifiers say nothing about other records: "case_id"' in out
+    assert "46 values are no finite numbers (<0.3, inf)" in err
+    assert "1 of 400 rows are the same" in err
 
 
 @pytest.mark.parametrize(("delimiter", "says"), [(";", 'decimal = ","'), (",", 'decimal = "."\nthousands = ","')])
