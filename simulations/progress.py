@@ -22,6 +22,7 @@ class Reporter:
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
         self._quiet = quiet
+        self._said: set[str] = set()
         self._shown: ProgressStage | None = None
         self._stream = stream or sys.stderr
 
@@ -50,8 +51,11 @@ class Reporter:
             yield stage
         finally:
             stage.close()
-        # Reached only when the stage did not raise.
-        self.say(f"{title}: {stage.result or 'done'} ({time.monotonic() - started:.1f} s)")
+        # Reached only when the stage did not raise. A sweep has the same short stages over and over.
+        said, seconds = f"{title}: {stage.result or 'done'}", time.monotonic() - started
+        if seconds >= _EVERY_S or said not in self._said:
+            self.say(f"{said} ({seconds:.1f} s)")
+        self._said.add(said)
 
     @contextmanager
     def stages(self) -> Iterator[Callable[[str, int, int], None]]:

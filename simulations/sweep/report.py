@@ -250,9 +250,10 @@ def best_at_each_epsilon(settings: pd.DataFrame, varied: tuple[str, ...]) -> lis
         return None
     ranked = shown.assign(_rank=pd.to_numeric(shown[name]), _epsilon=epsilons).sort_values("_rank", ascending=False)
     kept = ranked.drop_duplicates("_epsilon").sort_values("_epsilon").head(_MOST_EPSILONS)
-    others = [key for key in varied if key not in ("budgets", "delta")]
+    one_budget = pd.to_numeric(shown["budgets"], errors="coerce").notna().all() if "budgets" in shown else True
+    others = [key for key in varied if key not in (("budgets", "delta") if one_budget else ("delta",))]
     return [
-        f"ε {at_most(row['_epsilon'])}: {_figure(row, name)}"
+        f"{'' if one_budget else 'largest '}ε {at_most(row['_epsilon'])}: {_figure(row, name)}"
         + (f" at {cell_words({key: row[key] for key in others})}" if others else "")
         for row in kept.to_dict("records")
     ]
