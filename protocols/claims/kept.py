@@ -28,7 +28,7 @@ def kept(study: Protection) -> list[dict[str, str]]:
                 f"{study.said.kept}, in the ledger {study.filled(study.at.replies)}, {_JUDGES if study.judges else ''}"
                 f"{_RESIDUALS if study.residuals else ''}"
                 "and beside its lifetime caps keyed digests of its patients' names and of rows, by which it knows "
-                "whose cap it is: pseudonymous personal data. No other hospital's."
+                "whose cap it is: pseudonymous personal data. It keeps nothing of other hospitals."
             ),
         },
         {"who": "the coordinator", "keeps": _coordinator(study)},
@@ -64,13 +64,13 @@ def _coordinator(study: Protection) -> str:
 def withdrawal(study: Protection) -> tuple[str, ...]:
     """Sentences on withdrawal, on erasing a record, and on where a patient's rights are exercised."""
     return (
-        "A hospital can withdraw at any time (conclave-party withdraw): from then on it answers no question. What was "
+        "A hospital can withdraw at any time (conclave-party withdraw): from then on it answers no query. What was "
         "released before stays released, the budget that it cost stays spent, and no copy can be called back.",
         "Erasing one patient's record at the hospital does not change labels that were released. Their guarantee "
         f"stands: it bounds what that record can have added to them.{study.said.models}",
         "The hospital keeps keyed digests of names and rows, also after it withdrew: without them, the same people "
         "could be counted under a second lifetime cap. It can erase them (conclave-party budget erase); the cap then "
-        "counts as spent, for ever.",
+        "counts as spent for good.",
         "Access, rectification and objection are exercised at the hospital that holds the record. "
         f"{study.at.custodians}",
     )

@@ -31,7 +31,7 @@ class LevelWords:
     guardian_sees: str = ""
     departs: str = ""
     custodians: str = "The coordinator holds no records, and cannot find a person in what it has."
-    asked: str = "public questions"
+    asked: str = "public queries"
     public: tuple[str, ...] = (
         "The public queries: every hospital knows them, and nothing protects the people they are about.",
     )
@@ -107,7 +107,7 @@ LEVEL_WORDS: Final = {
         servers=(),
         guardian_sees="{guardian_sees}",
         departs=f"{{departs}} {_OTHERWISE}",
-        asked="questions that only the hospital that asks can read",
+        asked="queries that only the hospital that asks can read",
         public=(),
         elsewhere=("Queries of other hospitals, in studies of their own: all count against the cap above.",),
     ),

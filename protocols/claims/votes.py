@@ -107,8 +107,8 @@ _VOTES: Final = {
         "labels; no vote and no count",
         departs="A server that departs from the protocol can choose its own noise in one query, unnoticed with "
         "probability 1/4 a try: in at least one query with 58 %, before its third failure ends the study. With one "
-        "hospital's help it can shift the counts and so flip labels, unnoticed; alone it is "
-        "noticed if it enters other counts than those of the votes. It learns at most a function of the noisy counts, "
+        "hospital's help it can shift the counts and so flip labels, unnoticed; alone it is noticed if it enters "
+        "counts that are not those of the votes. It learns at most a function of the noisy counts, "
         "with the other server's noise: labels, refusals, and one bit per batch by whether it breaks off (three that "
         "do end the study). That costs what noisy counts cost, up to epsilon {epsilon}; the figures charge labels, "
         "which holds against servers that run the protocol.",
@@ -137,15 +137,15 @@ _VOTES: Final = {
         charged="The one batch is charged for good when it is asked; no outcome, true or false, changes a charge.",
         settled="The one batch is charged for good when it is asked; no outcome, true or false, changes a charge.",
         saw_hospital="the public queries and its own records' votes. Not the votes of others.",
-        saw_public="the noisy sums, the labels and the student that are made of them, and this folder.",
+        saw_public="the noisy sums, the labels and the student made from them, and this folder.",
         saw_clear=f"the sum of each hospital's records' votes, without noise; {_ABSENT} No record.",
         saw_first=f"the noisy sum of all hospitals' votes; {_ABSENT} {_SHARES}",
         saw_second="the noisy sum of all hospitals' votes; which hospitals took part. The other share.",
         learned="",
         guardian_sees="which seats answered, and the noisy sum of all their records' votes; of no single seat",
         guardian_sees_label="which seats answered, and the noisy sum of all their records' votes; of no single seat",
-        departs="A server that departs from the protocol can change the sums. A hospital proves that as many records "
-        "as it declares could say its sum, or that it is no longer than theirs; not that they are true.",
+        departs="A server that departs from the protocol can change the sums. A hospital proves that the number "
+        "of records it declares could give its sum, or one of that length; not that the records are true.",
         refused="",
         kept="its records, its settings, what it approved, its ledger with a signed log of what was asked",
         replies="its records' summed votes",

@@ -30,7 +30,7 @@ def test_what_the_system_knows_is_filled_in(study):
     assert "any 3 hospitals" in page
     # A bound is never rounded down: privacy.html shows the same.
     assert f"<td>{at_most(figure.epsilon)}</td>" in re.sub(r' data-name="[^"]*"', "", page)
-    assert "No record leaves a hospital: what leaves it is its models&#x27; votes on public questions" in page
+    assert "No record leaves a hospital: what leaves it is its models&#x27; votes on public queries" in page
 
 
 def test_what_only_people_know_is_a_blank_under_its_article(study):

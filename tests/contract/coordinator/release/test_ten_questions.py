@@ -24,7 +24,7 @@ QUESTIONS = {
         "keeps none rests on a contract",
     ),
     "What at withdrawal, or if a patient objects?": (
-        "from then on it answers no question",
+        "from then on it answers no query",
         "objection are exercised at",
     ),
     "What is not checked, and what must I refuse?": (
