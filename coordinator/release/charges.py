@@ -28,7 +28,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
 
-_NOT_KNOWN = "not_known"
+_NOT_KNOWN, _ASKED_NO_MORE = "not_known", "asked_no_more"
 
 
 def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence) -> None:
@@ -368,7 +368,7 @@ def missing_votes(evidence: ReleaseEvidence, faults: Mapping[int, Mapping[str, s
 
 
 def left_out(evidence: ReleaseEvidence, stated: Mapping[str, Mapping[str, str]]) -> dict[str, list[dict[str, Any]]]:
-    """Seat to the batches that lack its vote, each with the stated reason.
+    """Seat to the batches that lack its vote, each with the stated reason; and the first since which it was not asked.
 
     Raises DataCorrupt if a reason is stated where the seat voted, or was not asked.
     """
@@ -379,6 +379,10 @@ def left_out(evidence: ReleaseEvidence, stated: Mapping[str, Mapping[str, str]])
             if _missing(charge, seat) or (why is not None and charge.settled is None):
                 rows.setdefault(seat, []).append({"batch": charge.number, "why": why or _NOT_KNOWN})
     named = {(seat, str(row["batch"])) for seat, each in rows.items() for row in each}
+    for seat in evidence.caps:
+        after = 1 + max((charge.number for charge in evidence.charges if seat in charge.reserved), default=-1)
+        if after < len(evidence.charges):
+            rows.setdefault(seat, []).append({"batch": after, "why": _ASKED_NO_MORE})
     for seat, batches in stated.items():
         for number in batches:
             if (seat, number) not in named:

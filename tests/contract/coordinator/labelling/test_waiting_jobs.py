@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.release.charges import check_charges
+from coordinator.release.charges import check_charges, left_out
 from coordinator.release.evidence import collect
 from coordinator.status import study_status
 from protocols.errors import DataCorrupt
@@ -119,6 +119,7 @@ def test_the_operator_decides_about_a_party_whose_votes_are_always_too_late_to_b
     found = made.store.labelled("test")
     evidence = collect(found.ledger, study=made.study.digest)
     check_charges(made.study, found.labels, evidence)
+    assert left_out(evidence, {})["hospital-1"][-1] == {"batch": 2 * misses, "why": "asked_no_more"}
     first, *others = evidence.charges
     for charges in (first.reserved, first.settled):
         charges.pop("hospital-1")
