@@ -120,7 +120,10 @@ class ReleasedStudent:
         student = student if self._usual is None else self._usual.kind
         named = "coordinator.students.scores" if student == SCORES else "coordinator.students.choice"
         module = named if student in (AUTO, SCORES) else STUDENTS.module_of(student.removesuffix(EQUAL))
-        source = source_digest(module, "coordinator.students", "coordinator.queries", "runtime.torch_networks")
+        source = source_digest(
+            module, "coordinator.students", "coordinator.queries", "protocols.features", "protocols.sums",
+            "runtime.label_spreading", "runtime.torch_networks",
+        )  # fmt: skip
         if student == AUTO:  # chooses among what is installed
             source += " ".join(package for package in ("sklearn", "torch") if find_spec(package))
         if scores is not None:
