@@ -142,7 +142,7 @@ def ask(
             late, relayed.late = relayed.late, False
             if late and (often := _late_too_often(study, own)):
                 own.log.append(_NAMED, seats=",".join(often))
-                raise _Missed(often)
+                raise _Missed(*often)
 
         if absent:
             so_far = coordinator.so_far(len(queries), reason="guardian_lost")
@@ -152,15 +152,11 @@ def ask(
             return coordinator.label(aggregation.positions, on_batch=released, without=lambda: gone)
         except _Missed as missed:
             found = coordinator.so_far(len(queries), reason="missed")
-            return replace(found, refusals=dict.fromkeys(missed.seats, Code.LATE))
+            return replace(found, refusals=dict.fromkeys(missed.args, Code.LATE))
 
 
 class _Missed(Exception):
-    """Whoever asks decides about these seats."""
-
-    def __init__(self, seats: Sequence[str]) -> None:
-        super().__init__(", ".join(seats))
-        self.seats = seats
+    """Whoever asks decides about these seats, its arguments."""
 
 
 def _late_too_often(study: DeployedStudy, own: Ledger) -> list[str]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 
 
 class Forwarder:
-    """Listens at `address` while it is open; a subclass's _serve(reader, writer) joins a connection to the target."""
+    """Listens at `address` while it is open, and joins each connection to one to the target until either end is gone.
+
+    A subclass's _forward(reader, writer, shared) passes on what comes one way, from the client first, until that ends.
+    shared: a list of both ways of a connection.
+    """
 
     def __init__(self, target):
         self._host, _, port = target.rpartition(":")
@@ -32,6 +37,17 @@ class Forwarder:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _serve(self, reader, writer):
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port, limit=2**21)
+        shared = []
+        ways = [self._forward(reader, far_writer, shared), self._forward(far_reader, writer, shared)]
+        try:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(map(asyncio.ensure_future, ways), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (writer, far_writer):
+                each.transport.abort()
 
     def _call(self, work):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=300)

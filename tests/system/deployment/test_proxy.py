@@ -19,22 +19,8 @@ class Proxy(Forwarder):
         super().__init__(target)
         self._random, self.cut = random.Random(seed), 0
 
-    async def _serve(self, reader, writer):
-        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
-        left = [self._random.randrange(8_000, 40_000)]
-        try:
-            await asyncio.wait(
-                [
-                    asyncio.ensure_future(self._forward(reader, far_writer, left)),
-                    asyncio.ensure_future(self._forward(far_reader, writer, left)),
-                ],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        finally:
-            for each in (writer, far_writer):
-                each.transport.abort()
-
     async def _forward(self, reader, writer, left):
+        left += [] if left else [self._random.randrange(8_000, 40_000)]
         while data := await reader.read(2048):
             await asyncio.sleep(self._random.uniform(0, 0.01))
             if left[0] <= len(data):

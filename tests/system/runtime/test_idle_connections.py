@@ -1,10 +1,9 @@
 """A connection on which nothing is said for long, or little gets through: the real options, in shorter times."""
 
 import asyncio
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import contextmanager, suppress
 
 import grpc
 import pytest
@@ -21,27 +20,27 @@ HEADER, PREFACE = 9, len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 PING, ACKNOWLEDGED = 6, 1
 
 
-class Counted:
-    """A way to a server that counts the pings of its client; `enough` is set after PINGS of them, or at the end."""
+class Counted(Forwarder):
+    """Counts the pings of its client; `enough` is set after PINGS of them, or at the end."""
 
-    def __init__(self, port):
-        self._to, self.pings, self.enough = port, 0, threading.Event()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._carry, daemon=True).start()
+    pings = 0
 
-    def _carry(self):
-        client, _ = self._listening.accept()
-        with closing(self._listening), client, socket.create_connection(("127.0.0.1", self._to)) as server:
-            back = threading.Thread(target=self._pass_back, args=(server, client), daemon=True)
-            back.start()
-            with client.makefile("rb") as frames, suppress(OSError):
-                server.sendall(frames.read(PREFACE))
-                while header := frames.read(HEADER):
+    def __init__(self, target):
+        super().__init__(target)
+        self.enough = threading.Event()
+
+    async def _forward(self, reader, writer, shared):
+        shared.append(reader)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            if len(shared) == 1:
+                writer.write(await reader.readexactly(PREFACE))
+                while True:
+                    header = await reader.readexactly(HEADER)
                     self._count(header[3], header[4])
-                    server.sendall(header + frames.read(int.from_bytes(header[:3], "big")))
-            server.close()
-            back.join()
+                    writer.write(header + await reader.readexactly(int.from_bytes(header[:3], "big")))
+            while data := await reader.read(65536):
+                writer.write(data)
+        self.enough.set()
 
     def _count(self, kind, flags):
         if kind == PING and not flags & ACKNOWLEDGED:
@@ -49,13 +48,17 @@ class Counted:
             if self.pings >= PINGS:
                 self.enough.set()
 
-    def _pass_back(self, server, client):
-        with suppress(OSError):
-            while data := server.recv(65536):
-                client.sendall(data)
-        self.enough.set()
-        with suppress(OSError):
-            client.shutdown(socket.SHUT_RDWR)
+
+@contextmanager
+def served(options, handler):
+    """The address of a server with one method, of this name."""
+    with ThreadPoolExecutor(2) as threads:
+        server = grpc.server(threads, options=options)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", {"call": handler}),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield f"127.0.0.1:{port}"
+        server.stop(0).wait()
 
 
 def hundredth(options):
@@ -84,19 +87,14 @@ def kept(serving, dialling):
         over.wait(60)
         yield b""
 
-    with ThreadPoolExecutor(2) as threads:
-        server = grpc.server(threads, options=hundredth(serving))
-        handler = grpc.stream_stream_rpc_method_handler(silent)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("idle", {"stay": handler}),))
-        line = Counted(server.add_insecure_port("127.0.0.1:0"))
-        server.start()
+    handler = grpc.stream_stream_rpc_method_handler(silent)
+    with served(hundredth(serving), handler) as address, Counted(address) as line:
         with grpc.insecure_channel(line.address, options=hundredth(dialling)) as channel:
-            call = channel.stream_stream("/idle/stay")(iter(lambda: over.wait(60) and b"", b""))
+            call = channel.stream_stream("/test/call")(iter(lambda: over.wait(60) and b"", b""))
             assert line.enough.wait(60)
             stands, pings = call.is_active(), line.pings
             call.cancel()
         over.set()
-        server.stop(0).wait()
     return stands, pings
 
 
@@ -107,14 +105,7 @@ BY, REQUEST = 20, bytes(100_000)
 class Slow(Forwarder):
     """Passes 24 kbit/s on in each direction, and takes what comes meanwhile."""
 
-    async def _serve(self, reader, writer):
-        far_reader, far_writer = await asyncio.open_connection(self._host, self._port, limit=2**21)
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(self._forward(reader, far_writer), self._forward(far_reader, writer))
-        for each in (writer, far_writer):
-            each.transport.abort()
-
-    async def _forward(self, reader, writer):
+    async def _forward(self, reader, writer, shared):
         while data := await reader.read(4096):
             await asyncio.sleep(len(data) * 8 / 24_000 / BY)
             writer.write(data)
@@ -126,12 +117,7 @@ def test_a_request_that_takes_longer_than_a_ping_may_arrives_on_a_slow_line():
         [(key, value // BY if key.endswith("_ms") else value) for key, value in options]
         for options in (NODE_OPTIONS, DIALLING_OPTIONS)
     )
-    with ThreadPoolExecutor(1) as threads:
-        server = grpc.server(threads, options=serving)
-        handler = grpc.unary_stream_rpc_method_handler(lambda *_: iter([REQUEST]))
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("slow", {"ask": handler}),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        with Slow(f"127.0.0.1:{port}") as line, grpc.insecure_channel(line.address, options=dialling) as channel:
-            assert next(channel.unary_stream("/slow/ask")(b"", timeout=60)) == REQUEST
-        server.stop(0).wait()
+    handler = grpc.unary_stream_rpc_method_handler(lambda *_: iter([REQUEST]))
+    with served(serving, handler) as address, Slow(address) as line:
+        with grpc.insecure_channel(line.address, options=dialling) as channel:
+            assert next(channel.unary_stream("/test/call")(b"", timeout=60)) == REQUEST

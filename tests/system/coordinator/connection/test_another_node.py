@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from contextlib import suppress
 
 import pytest
 
@@ -92,16 +91,7 @@ class Silent(Forwarder):
 
     silent = False
 
-    async def _serve(self, reader, writer):
-        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
-        try:
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(self._forward(reader, far_writer), self._forward(far_reader, writer))
-        finally:
-            for each in (writer, far_writer):
-                each.transport.abort()
-
-    async def _forward(self, reader, writer):
+    async def _forward(self, reader, writer, shared):
         while data := await reader.read(2048):
             if not self.silent:
                 writer.write(data)
