@@ -61,7 +61,7 @@ class Ceiling:
     def test_probabilities(self) -> Float32[ndarray, "test classes"]:
         """What the best model says of each test record. Raises InvalidInput where no kind is installed."""
         if len(self.pixels.private_labels) < _FEW:
-            return self._kept("of few", self._of_few)
+            return self._kept(f"of few {sorted(self._candidates)}", self._of_few)
         said = {kind: self._said(kind) for kind in self._candidates if kind != self._network}
         if self.awaited is not None:
             self.awaited()
@@ -103,8 +103,7 @@ class Ceiling:
     def _path(self, what: str) -> Path:
         source = source_digest("coordinator.students", "runtime.torch_networks", __name__)
         about = (
-            f"ceiling {what} {self.student} {self.seed} {sorted(self._candidates)} {self.named} {source} "
-            f"{self.pixels.private_digest} {self.pixels.test_digest}"
+            f"ceiling {what} {self.seed} {self.named} {source} {self.pixels.private_digest} {self.pixels.test_digest}"
         )
         return self.cache_dir / "students" / f"{content_digest(text=about)}.npy"
 
