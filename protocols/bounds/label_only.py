@@ -129,14 +129,15 @@ def _computed(
 ) -> Float64[ndarray, " problems"]:
     """The suprema themselves, each computed once per process."""
     pairs = list(zip(shifts.tolist(), orders.tolist(), strict=True))
-    missing = [pair for pair in dict.fromkeys(pairs) if pair not in kind.known]
-    if missing:
+    found = list(map(kind.known.get, pairs))
+    if None in found:
         if len(kind.known) > _MOST_KNOWN:
             kind.known.clear()
-            missing = list(dict.fromkeys(pairs))
+        missing = [pair for pair in dict.fromkeys(pairs) if pair not in kind.known]
         new = np.array(missing)
         kind.known.update(zip(missing, kind.supremum(new[:, 0], new[:, 1], tolerance=_TOLERANCE).tolist(), strict=True))
-    return np.array([kind.known[pair] for pair in pairs], dtype=np.float64)
+        found = [kind.known[pair] for pair in pairs]
+    return np.array(found, dtype=np.float64)
 
 
 def _checked(
