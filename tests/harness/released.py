@@ -36,6 +36,13 @@ from tests.harness.studies import deployed_study, pool_of
 POOL = pool_of(36, 4)
 small_study = partial(deployed_study, name="left-or-right", epsilon=5.0, pool=len(POOL), batch_limit=12)
 
+
+def release_of(labelled, out, *, by, **more):
+    """A release with a coordinator's key and certificate; of what is not given there is nothing."""
+    given = dict(trained=None, earlier=[], own=[], keep=None, named=[], unproven=[])
+    given = given | {"now": datetime.datetime.now(datetime.UTC)} | more
+    return make_release(labelled, out=out, key=by.key, certificate=by.certificate, authority=by.authority, **given)
+
 # The files of a release, sorted.
 FILES = [
     "authority.pem",
@@ -179,18 +186,7 @@ class Consortium(Certifying):
         ledger.log.keep(number, seat, "settled", signed)
 
     def release(self, labelled, out, **more):
-        given = {
-            "trained": None,
-            "earlier": [],
-            "own": [],
-            "keep": None,
-            "named": [],
-            "unproven": [],
-            "now": datetime.datetime.now(datetime.UTC),
-        } | more
-        return make_release(
-            labelled, out=out, key=self.key, certificate=self.certificate, authority=self.authority, **given
-        )
+        return release_of(labelled, out, by=self, **more)
 
     def remake(self, folder):
         """What a coordinator does that forges with care: all files as they follow from study, labels, evidence,

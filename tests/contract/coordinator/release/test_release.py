@@ -22,7 +22,7 @@ from protocols.wire.frames import Answer, read_frame, sign_frame
 from protocols.wire.messages import Outcome, Settled, VoteReply, decode, encode
 from tests.harness.consortium import Consortium as Deployed
 from tests.harness.refusals import refused_for, refuses
-from tests.harness.released import POOL, Consortium, labelled_study, small_study
+from tests.harness.released import POOL, Consortium, labelled_study, release_of, small_study
 from tests.harness.studies import deployed_study
 
 
@@ -337,8 +337,6 @@ def test_a_pool_that_is_not_the_studys_ends_the_release(signed, tmp_path):
 
 
 def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
-    from coordinator.release.release import make_release
-
     study = deployed_study(3)
     (tmp_path / "deployed").mkdir()
     with Deployed(study, tmp_path / "deployed") as deployed:
@@ -346,20 +344,7 @@ def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
         labelling = deployed.label()
         ledger = tmp_path / "deployed" / "coordinator.sqlite"
         labelled = labelled_study(study, ledger, tmp_path / "none.npy", labelling)
-        folder = make_release(
-            labelled,
-            out=tmp_path / "release",
-            key=deployed.key,
-            certificate=deployed.certificate,
-            authority=deployed.authority,
-            trained=None,
-            earlier=[],
-            own=[],
-            keep=None,
-            named=[],
-            unproven=[],
-            now=datetime.datetime.now(datetime.UTC),
-        )
+        folder = release_of(labelled, tmp_path / "release", by=deployed)
     assert [check for check in verify_release(folder, None) if check.passed is False] == []
     made = statement_of(folder)
     assert made["during_the_study"]["receipts_missing"] == {}

@@ -1,13 +1,11 @@
 """A receipt that cannot be true stops no release: it is named there, and proves nothing."""
 
-import datetime
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from coordinator.release.release import make_release
 from coordinator.release.verify import verify_release
 from protocols.errors import Refused
 from protocols.ledger.audit_log import EMPTY, Head
@@ -16,7 +14,7 @@ from protocols.wire.messages import Refusal, Settled, VoteReply
 from tests.harness import released as made_here
 from tests.harness.clocks import wait_until
 from tests.harness.consortium import Consortium as Deployed
-from tests.harness.released import labelled_study, small_study
+from tests.harness.released import labelled_study, release_of, small_study
 from tests.harness.studies import deployed_study, pool_of
 
 LIAR = "hospital-1"
@@ -45,20 +43,7 @@ def release(consortium, labelling, *, unproven=()):
     np.save(consortium.folder / "pool.npy", pool_of(consortium.study.terms.pool_size, 4))
     ledger, pool = consortium.folder / "coordinator.sqlite", consortium.folder / "pool.npy"
     labelled = labelled_study(consortium.study, ledger, pool, labelling)
-    return make_release(
-        labelled,
-        out=consortium.folder / "release",
-        key=consortium.key,
-        certificate=consortium.certificate,
-        authority=consortium.authority,
-        trained=None,
-        earlier=[],
-        own=[],
-        keep=None,
-        named=[],
-        unproven=unproven,
-        now=datetime.datetime.now(datetime.UTC),
-    )
+    return release_of(labelled, consortium.folder / "release", by=consortium, unproven=unproven)
 
 
 @pytest.mark.parametrize(("lie", "batches"), [("of another batch", "first"), *((lie, "every") for lie in LIES)])
