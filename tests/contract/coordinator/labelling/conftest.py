@@ -19,7 +19,7 @@ def quiet():
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("coordinator.labelling.jobs._FIRST_WAIT_S", 0.05)
+    monkeypatch.setattr("coordinator.labelling.late_seats._FIRST_LATE_S", 0.01)
     monkeypatch.setattr("coordinator.labelling.jobs._LOOK_S", 0.01)
     monkeypatch.setattr("coordinator.labelling.jobs._FIRST_WAIT_S", 0.01)
 
