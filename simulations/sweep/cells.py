@@ -214,7 +214,8 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
                 reporter.warn("\n".join([refused, *(each.line(inputs) for each in settings_beside)]))
         # Settings that differ in what one study does not show, as weights of equal budgets, are one run.
         beside = [inputs.settings.values[name] for name in ("dropout", "student", "baselines", "seeds")]
-        text = f"{votes_key(settings)} {beside} {study.digest.hex()} {inputs.fingerprint} {source}"
+        votes = votes_key(settings.changed(weights=SETTINGS["weights"]))  # the study's digest has its weights
+        text = f"{votes} {beside} {study.digest.hex()} {inputs.fingerprint} {source}"
         made = (budgets, study) if len(sweep.cells) <= _KEPT else None
         cells.append(Cell(number, settings, refused, content_digest(text=text), made))
     for doubt in doubted:
