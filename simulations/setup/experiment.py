@@ -6,7 +6,7 @@ delta; they are defined here and printed first. Noise and threshold not given sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import ge, gt, le, lt
 from pathlib import Path
@@ -63,15 +63,15 @@ class Voters:
 
     check: raises InvalidInput for a setting that has no effect, or no meaning, with them, given the settings that
     somebody chose, by name; assumed: settings that are not given; usual_noise: whether noise that is not given is the
-    usual one; counted: settings on which their votes depend; idle: those that config.toml leaves out; curve: whether a
-    plan has a curve of labels; rehearsed: flags of --optimise that a plan has without it.
+    usual one; counted: settings on which their votes depend; idle: those that mean nothing; curve: whether a plan has a
+    curve of labels; rehearsed: flags of --optimise that a plan has without it.
     """
 
     check: Callable[[Experiment, dict[str, object]], None]
     assumed: Mapping[str, object]
     usual_noise: bool
     counted: frozenset[str]
-    idle: list[str] | tuple[()]
+    idle: Sequence[str]
     curve: bool
     rehearsed: tuple[str, ...]
 
@@ -299,8 +299,9 @@ class Experiment:
 
     @property
     def known(self) -> dict[str, Any]:
-        """The same without those that are None."""
-        return {name: value for name, value in self.values.items() if value is not None}
+        """The same without those that are None, or mean nothing with these voters."""
+        idle = VOTERS[self.votes_by].idle
+        return {name: value for name, value in self.values.items() if value is not None and name not in idle}
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -416,14 +417,13 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def write_config(settings: Experiment, study: Study | None = None) -> str:
-    """The experiment as TOML (keys that are None are left out); read_config gives it back.
+    """The experiment as TOML, of what is `known`; read_config gives it back.
 
     study: that of the settings; its noise and threshold are a comment where none were given.
     """
     import tomli_w
 
-    idle = VOTERS[settings.votes_by].idle
-    text = tomli_w.dumps({name: value for name, value in settings.known.items() if name not in idle})
+    text = tomli_w.dumps(settings.known)
     if study is None or not settings.usual_noise:
         return text
     usual = ", ".join(f"{name} = {value:.6g}" for name, value in study.mechanism.values.items())
