@@ -101,7 +101,7 @@ def _check_missing(store: Store, study: DeployedStudy, job: Job, batch: StuckBat
     """
     number, seats = batch.number, study.seats
     needed = [seat for seat in batch.charged if openers is None or seats[seat] in openers]
-    since_s, connected = store.last_s("job_started", job.number), set()
+    since_s, connected = store.started_s(job.number), set()
     if alive(store, now_s=time.time()) is not None:
         connected = {each.party for each in store.sessions()}
     faults = [each for each in store.faults(study.name) if each.number == number and each.last_s >= since_s]

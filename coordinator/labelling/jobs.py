@@ -226,13 +226,13 @@ class ServedStudy:
         choose = choice_between_batches(self.study.votes.questions, np.asarray(pool), columns=self.study.terms.features)
         if away := self._wait_for_all(job, patience_s):
             return self._so_far("quorum_lost"), self._without_or_back(away, "connect with the study approved")
-        wait_s, waited_from, asked_s = _FIRST_WAIT_S, None, self._store.last_s("job_asked", job.number)
+        wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
             progress = JobProgress(self._store, job, noting=self._late.left_out)
 
             def on_batch(batches: Sequence[tuple[int, int]], progress: JobProgress = progress) -> None:
                 progress.on_batch(batches)
-                self._check_misses(asked_s)
+                self._check_misses()
 
             labelling = None
             if self._guardian_is_there():
@@ -304,13 +304,12 @@ class ServedStudy:
             self._hub.go_on_without(self.study, self._told)
         return seats
 
-    def _check_misses(self, asked_s: int) -> None:
+    def _check_misses(self) -> None:
         """Raises Missed once a seat, since the operator last decided, was late for as many released batches as the
-        terms say. asked_s: when that was, in seconds since 1970."""
+        terms say."""
         if not self._late.left_out():
             return
-        faults = [each for each in self._store.faults(self.name) if each.code in LATE and each.last_s >= asked_s]
-        late = {(each.number, each.seat) for each in faults}  # of a batch that is tried again there may be several
+        late = self._store.left_out_since_asked(self.study, LATE)
         missed = Counter(seat for number, seat in late if self._ledger.settled(number).get(seat) == 0)
         most, gone = self.study.terms.misses, self._not_asked()
         often = {seat: times for seat, times in sorted(missed.items()) if times >= most and seat not in gone}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
@@ -428,10 +428,22 @@ class Store:
             self._database.execute("UPDATE job SET state = ?, message = ? WHERE number = ?", (state, message, number))
             self.trail.append("job_ended", study=study, job=number, state=state, message=message)
 
-    def last_s(self, event: str, number: int) -> int:
-        """When a job was last asked ("job_asked") or started ("job_started"), in seconds since 1970; 0 if never."""
-        begun = (each for each in self.trail.entries() if each.event == event)
-        return max((each.time_ns // 10**9 for each in begun if each.fields["job"] == number), default=0)
+    def started_s(self, job: int) -> int:
+        """When a job last started, in seconds since 1970; 0 if never."""
+        begun = (each for each in self.trail.entries() if each.event == "job_started")
+        return max((each.time_ns // 10**9 for each in begun if each.fields["job"] == job), default=0)
+
+    def left_out_since_asked(self, study: DeployedStudy, codes: Collection[str]) -> set[tuple[int, str]]:
+        """Batches, and seats that were left out of them for one of these reasons since the study's last job was asked
+        for: by the trail, as faults have only whole seconds."""
+        found = set[tuple[int, str]]()
+        for entry in self.trail.entries():
+            if entry.event == "job_asked" and entry.fields["study"] == study.name:
+                found.clear()
+            elif entry.event == "left_out" and entry.fields["study"] == study.name and entry.fields["code"] in codes:
+                named = f",{entry.fields['seats']},"
+                found |= {(int(entry.fields["batch"]), seat) for seat in study.seats if f",{seat}," in named}
+        return found
 
     def add_faults(self, study: str, number: int, faults: Mapping[str, str], suspected: Mapping[str, int]) -> None:
         """Records which seats were left out of a batch, why, and what they may have charged themselves for it."""

@@ -106,7 +106,6 @@ def test_the_operator_decides_about_a_party_whose_votes_are_always_too_late_to_b
         assert (job.state, job.batches) == ("stopped", times * misses)
         assert "resume test --without hospital-1" in job.message
         assert made.store.labelled("test").stop == "missed"
-        wait_until(lambda job=job: made.store.now_s > made.store.last_s("job_ended", job.number))
     charged = made.own("hospital-1")
     assert charged > 0
     job = run(["hospital-1"])
