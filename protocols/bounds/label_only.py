@@ -134,7 +134,7 @@ def _computed(
         if len(kind.known) > _MOST_KNOWN:
             kind.known.clear()
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in kind.known]
-        new = np.array(missing)
+        new = np.array(missing).reshape(-1, 2)  # none, where another thread has found them meanwhile
         kind.known.update(zip(missing, kind.supremum(new[:, 0], new[:, 1], tolerance=_TOLERANCE).tolist(), strict=True))
         found = [kind.known[pair] for pair in pairs]
     return np.array(found, dtype=np.float64)

@@ -18,7 +18,7 @@ from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most, counted
 from protocols.sums.judged import judged_rows as figure_rows
 from runtime.printing import wrapped
-from simulations.results.text import MARK, judged_of, pays_most_words
+from simulations.results.text import MARK, judged_of, pays_most_words, sums_words
 
 _WIDTH: Final = 80
 # What a figure begins with; a cell may be empty.
@@ -39,7 +39,7 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         for g in figures["groups"][:40]
     ]
     votes = figures["record_votes"]
-    mechanism = ("one noisy sum", "two noisy sums")[votes["sums"] - 1] if votes else figures["mechanism"]["name"]
+    mechanism = sums_words(figures) if votes else figures["mechanism"]["name"]
     print_rows(
         f"{_seats(figures)}, {mechanism}, {figures['accounting']}, unit {figures['unit']}, "
         f"view {figures['view']}, {figures['adjacency']}, delta {_deltas(figures)}, "

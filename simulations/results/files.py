@@ -176,6 +176,7 @@ def _record_votes(result: RunResult) -> Summary:
         "votes_per_record": sums.votes,
         "graded": sums.signed,
         "sums": 1 + sums.residuals,
+        "second_sums": sum(seed.labelling.again is not None for seed in result.seeds),
         "protected_units": sums.population,
         "noise_in_votes": sums.sigma,
         "pool_records_labelled": 0 if soft is None else len(soft.probabilities),

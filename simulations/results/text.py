@@ -18,7 +18,7 @@ import numpy as np
 from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.claims.coverage import often_asked
 from protocols.claims.who_sees import not_protected_from
-from protocols.plural import at_most
+from protocols.plural import at_most, counted
 from protocols.study.protection import protection_of
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
@@ -299,6 +299,15 @@ def judged_words(figures: GroupRow) -> str:
     about = [f"about {name} " for name in names] or [""]
     shares = [map(percentage, of["accuracy"]) for of in each]
     return "; ".join(at + "for {} (95 %: {} to {})".format(*of) for at, of in zip(about, shares, strict=True))
+
+
+def sums_words(figures: GroupRow) -> str:
+    """How many sums were released where records vote: of two, the second may lack its quorum in some seeds."""
+    votes, seeds = figures["record_votes"], len(figures["seeds"])
+    if votes["sums"] == 1:
+        return "one noisy sum"
+    lack = seeds - votes["second_sums"]
+    return "two noisy sums" + f" (the second lacked its quorum in {lack} of {counted(seeds, 'seed')})" * bool(lack)
 
 
 def share_text(share: float, records: int) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from simulations import datasets
 from simulations.commands.group import run_command
+from simulations.report.terminal import print_summary
 
 RUN = "run --votes-by record --dataset breast_cancer --parties 5 --engine in_process --quiet".split()
 RUN += ["--workers", "1", "--student", "random_forest"]
@@ -95,10 +96,14 @@ def test_units_are_asked_twice_where_chance_in_the_pool_outweighs_the_noise_unle
     assert noise[1] / noise[0] == pytest.approx(2**0.5, rel=0.01)
 
 
-def test_drop_outs_charge_nobody_who_was_absent(run):
-    summary = run("--budgets", "1", "--dropout", "0.4", "--student", "none", "--no-baselines", "--seeds", "1")
+def test_drop_outs_charge_nobody_who_was_absent_and_may_cost_the_second_sum(run, tmp_path, capsys):
+    flags = ["--dropout", "0.4", "--quorum", "3", "--student", "none", "--no-baselines", "--seeds", "1,5"]
+    summary = run("--budgets", "8", *flags)
     assert summary["live_checked"]
     assert 0 < summary["groups"][0]["share_of_budget_used"] < 1
+    assert (summary["record_votes"]["sums"], summary["record_votes"]["second_sums"]) == (2, 1)
+    print_summary(summary, tmp_path)
+    assert "1 of 2 seeds" in capsys.readouterr().out
 
 
 def test_all_data_of_a_party_may_be_the_unit(run):
