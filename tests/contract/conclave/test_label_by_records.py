@@ -39,17 +39,18 @@ def test_labels_and_spends_are_those_of_the_command_for_the_same_records(tmp_pat
         f'label = "label"\nclasses = ["0", "1"]\nsplit = "part"\nsite = "site"\n{columns}'
     )
     monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
-    flags = ["--votes-by", "record", "--dataset", str(tmp_path / "own.csv"), "--partition", "by-site", "--budgets", "1"]
+    flags = ["--votes-by", "record", "--dataset", str(tmp_path / "own.csv"), "--partition", "by-site", "--budgets", "8"]
     flags += ["--student", "none", "--no-baselines", "--engine", "in_process", "--workers", "1", "--quiet"]
     assert run_command(["run", *flags, "--out", str(tmp_path / "out")]) == 0
     import pandas as pd
 
     sums = pd.read_parquet(tmp_path / "out" / "sums.parquet").votes.to_numpy()
-    found = by_records()
-    np.testing.assert_array_equal(found.sums.ravel(), sums)
+    found = by_records(epsilon=8.0)
+    np.testing.assert_array_equal(np.concatenate([found.sums, found.again]).ravel(), sums)
     pool = pd.read_parquet(tmp_path / "out" / "pool.parquet")
     np.testing.assert_array_equal(found.probabilities[:, 1], pool.probability_1)
-    np.testing.assert_allclose(found.epsilon_spent, 1, rtol=1e-6)
+    np.testing.assert_allclose(found.epsilon_spent, 8, rtol=1e-6)
+    assert by_records(epsilon=8.0, residuals=False).again is None
 
 
 def test_patients_of_two_parties_with_one_number_are_two_units():
