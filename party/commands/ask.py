@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -163,10 +164,11 @@ def check_complete(labelling: Labelling, guardian: str) -> None:
     Refused("missed")."""
     if labelling.stop.reason == "missed":
         seats = sorted(labelling.refusals)
+        without = " ".join(f"--without {shlex.quote(seat)}" for seat in seats)
         raise Refused(
             Code.MISSED,
             f"{', '.join(seats)} had no votes in time so often that you decide. To do without, for ever: the same "
-            f"command with --without {' --without '.join(seats)}; tell them. To ask as before: the same command",
+            f"command with {without}; tell them. To ask as before: the same command",
         )
     if labelling.stop.reason == "guardian_lost":
         raise Unreachable(

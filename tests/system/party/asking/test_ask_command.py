@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -180,3 +181,6 @@ def test_who_refuses_is_told_from_who_did_not_come():
     given = Labelling(np.full(2, NOT_ASKED), [], stop, np.zeros(3, dtype=np.int64), unset, unset, refusals=refusals)
     with pytest.raises(Refused, match=r"hospital-1, hospital-2 did not answer; hospital-0 \(unknown_study\) refused$"):
         check_complete(given, "127.0.0.1:7003")
+    missed = replace(given, stop=replace(stop, reason="missed"), refusals={"north/two words": "late"})
+    with pytest.raises(Refused, match="--without 'north/two words'"):
+        check_complete(missed, "127.0.0.1:7003")
