@@ -23,8 +23,8 @@ def source_digest(*modules: str) -> str:
     for module in modules:
         found = find_spec(module)
         assert found is not None  # whoever asks names modules that there are
-        assert found.origin is not None  # source code, not a namespace
-        path = Path(found.origin)
-        for each in sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]:
-            digest.update(str(each.relative_to(path.parent)).encode() + each.read_bytes())
+        # A package's folder: one without an __init__.py may have several.
+        for root in map(Path, found.submodule_search_locations or [str(found.origin)]):
+            for each in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
+                digest.update(str(each.relative_to(root)).encode() + each.read_bytes())
     return digest.hexdigest()
