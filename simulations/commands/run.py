@@ -154,7 +154,7 @@ def _resumed(flags: Flags) -> Experiment:
     for key, value in {**worded_settings(flags), **given_settings(flags)}.items():
         # Each alone: the combination was checked when the run was started.
         before = stored.values.get(key)
-        if setting(key, value) != before:
+        if before is None or setting(key, value) != setting(key, before):
             raise InvalidInput(
                 f"{flags['out']} was started with {key} = {before!r}, not {value!r}; "
                 "allowed: the same settings, or another --out"

@@ -102,6 +102,7 @@ def test_drop_outs_charge_nobody_who_was_absent_and_may_cost_the_second_sum(run,
     assert summary["live_checked"]
     assert 0 < summary["groups"][0]["share_of_budget_used"] < 1
     assert (summary["record_votes"]["sums"], summary["record_votes"]["second_sums"]) == (2, 1)
+    assert run("--budgets", "8", *flags, "--resume") == summary
     print_summary(summary, tmp_path)
     assert "1 of 2 seeds" in capsys.readouterr().out
 
