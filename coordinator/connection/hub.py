@@ -283,12 +283,11 @@ class Hub:
     async def _go_on_without(self, opened: OpenStudy, seats: frozenset[str]) -> None:
         parties = {party_of(seat) for seat in seats - opened.without}
         opened.without = seats
-        # What a node is asked in another study would be lost, and what it charged for it stay charged.
-        idle = [each for name, each in self._sessions.open.items() if name in parties and not each.waiting]
-        for session in idle:
-            await self._farewell(
-                session, Goodbye(Code.GOING_AWAY, "the operator continues without a seat; reconnect to be told which")
-            )
+        for name, session in list(self._sessions.open.items()):
+            # What a node is asked in another study would be lost, and what it charged for it stay charged.
+            if name in parties and not session.waiting:
+                said = "the operator continues without a seat; reconnect to be told which"
+                await self._farewell(session, Goodbye(Code.GOING_AWAY, said))
 
     def connected(self) -> dict[str, Connected]:
         """The parties that are connected now."""
