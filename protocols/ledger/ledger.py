@@ -277,9 +277,11 @@ class Ledger:
                 )
                 if paid.rowcount != 1:
                     balance = self.balance(name)
-                    assert amount < 0 or balance.spent + amount > balance.cap  # an amount of another unit is refused
+                    left = balance.cap - balance.spent
+                    fits = amount >= 0 and amount <= left  # InvalidInput for an amount of another unit
+                    assert not fits
                     raise BudgetExceeded(
-                        f"batch {number} costs {name!r} {amount}; allowed: 0 to {balance.cap - balance.spent} "
+                        f"batch {number} costs {name!r} {amount}; allowed: 0 to {left} "
                         f"(cap {balance.cap}, spent {balance.spent})"
                     )
                 self._database.execute(
