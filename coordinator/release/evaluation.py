@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeVar  # Any: parsed JSON, checked below
+from typing import Any, Final  # Any: parsed JSON, checked below
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -32,7 +32,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.study.released_noise import noise_in
 from protocols.study.votes import unit_sums
-from protocols.sums.judged import Judged, PoolBins, judged_rows, summed_judgements
+from protocols.sums.judged import Judged, PoolBins, by_finding, judged_rows, summed_judgements
 from protocols.sums.judging import apart
 from protocols.wire.messages import VoteRequest
 from runtime.board import Accuracy
@@ -44,7 +44,6 @@ _SAME_CHANCE: Final = 1e-3
 _REQUIRED: Final = re.compile(r"\s*([a-z_]+)(?: of (.+?))?\s*(>=|<=)\s*([0-9.]+)\s*")
 _WHOLE: Final = ("accuracy", "brier", "calibration_error")
 _OF_CLASS: Final = ("sensitivity", "specificity", "auroc")
-_T = TypeVar("_T")
 
 
 def keep_model(path: Path, made: bytes, pool: Float32[ndarray, "queries ..."], *, classes: int) -> None:
@@ -120,14 +119,14 @@ class ReleasedEvaluation:
         return {
             "run": self.run.hex(),
             "counted": list(self.counted),
-            "figures": _by_finding(names, [each.figures() for each in total]),
+            "figures": by_finding(names, [each.figures() for each in total]),
             "hospitals": {
-                seat: _by_finding(names, [each.accuracy.plain for each in of])
+                seat: by_finding(names, [each.accuracy.plain for each in of])
                 for seat, of in seats.items()
                 if len(heard[seat]) == len(of)
             },
-            "calibrated": _by_finding(names, [each.calibrated().tolist() for each in total]),
-            "pool": _by_finding(
+            "calibrated": by_finding(names, [each.calibrated().tolist() for each in total]),
+            "pool": by_finding(
                 names, [{"means": each.means.tolist(), "ahead": each.ahead.tolist()} for each in self.pool]
             ),
             "sums": self.sums.tolist(),
@@ -141,13 +140,8 @@ class ReleasedEvaluation:
 
     def rows(self, study: DeployedStudy) -> list[tuple[str, str]]:
         """The figures for a person."""
-        figures = _by_finding(study.findings, [each.figures() for each in self.total(study)])
+        figures = by_finding(study.findings, [each.figures() for each in self.total(study)])
         return judged_rows(figures, study.terms.class_names, study.findings)
-
-
-def _by_finding(names: tuple[str, ...], each: list[_T]) -> dict[str, _T] | _T:
-    """What is said of each finding, by its name; of one label, that alone."""
-    return dict(zip(names, each, strict=True)) if names else each[0]
 
 
 def read_evaluation(folder: Path, study: DeployedStudy) -> ReleasedEvaluation | None:

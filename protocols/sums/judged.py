@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any  # plain values for JSON
+from typing import Any, TypeVar  # Any: plain values for JSON
 
 import numpy as np
 from jaxtyping import Float64
@@ -26,6 +26,7 @@ _WIDEST = 0.3
 # How far probabilities of a model are from the truth before anything is known of it, as a standard deviation.
 _PRIOR = 0.1
 
+_T = TypeVar("_T")
 _Table = Float64[ndarray, "rows columns"]
 # Of the pool's probabilities in one bin, how many are compared.
 _COMPARED = 200
@@ -277,6 +278,11 @@ def _inverted(gap: Float64[ndarray, " grid"], variance: Float64[ndarray, " grid"
     low, high = float(_GRID[max(kept[0] - 1, 0)]), float(_GRID[min(kept[-1] + 1, len(_GRID) - 1)])
     low, high = (0.0 if kept[0] == 0 else low), (1.0 if kept[-1] == len(_GRID) - 1 else high)
     return _Figure(float(np.clip(_GRID[best], low, high)), low, high)
+
+
+def by_finding(names: Sequence[str], each: Sequence[_T]) -> dict[str, _T] | _T:
+    """What is said of each finding, by its name; of one label, that alone."""
+    return dict(zip(names, each, strict=True)) if names else each[0]
 
 
 def judged_rows(

@@ -14,7 +14,7 @@ from protocols.study.findings import PRESENT
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
-from protocols.sums.judged import Judged, PoolBins, summed_judgements
+from protocols.sums.judged import Judged, PoolBins, by_finding, summed_judgements
 from protocols.sums.judging import apart, judged
 from simulations.datasets.dataset import Dataset
 from simulations.stages.record_cells import RecordCells
@@ -41,7 +41,7 @@ class JudgedStudent:
             of = [(name, each[at]) for name, each in self.parties.items()]
             told = [[name, *each.accuracy.plain] for name, each in of if each.says_something()]
             found.append({**judged_in_all.figures(), "parties": told})
-        return dict(zip(self.findings, found, strict=True)) if self.findings else found[0]
+        return by_finding(self.findings, found)
 
 
 def evaluate_student(
