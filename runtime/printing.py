@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,6 +15,11 @@ import click
 
 # Up to here a command of a sentence goes at most.
 _SENTENCE: Final = re.compile(r"[.:;,)`](?:\s|$)|$|\n")
+
+
+def without_flags(seats: Iterable[str]) -> str:
+    """The flags by which a command to paste does without these seats."""
+    return " ".join(f"--without {shlex.quote(seat)}" for seat in seats)
 
 
 def say_next(text: str, *, err: bool = False) -> None:

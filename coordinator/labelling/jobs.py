@@ -7,7 +7,6 @@ released is released again as stored, and what was asked is asked again unchange
 from __future__ import annotations
 
 import os
-import shlex
 import threading
 import time
 from collections import Counter, defaultdict
@@ -49,6 +48,7 @@ from protocols.sums.residuals import FirstScores
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, Transport
 from runtime.files import write_atomically
 from runtime.logs import Event
+from runtime.printing import without_flags
 
 
 class JobProgress:
@@ -114,7 +114,7 @@ class Missed(Exception):
         named = ", ".join(f"{seat} ({counted(times, 'batch')})" for seat, times in missed.items())
         super().__init__(
             f"late for this many batches, released without them but perhaps charged to them: {named}. To continue "
-            f"without them for good: resume {study} {_without(missed)}; to ask them as before: resume {study}"
+            f"without them for good: resume {study} {without_flags(missed)}; to ask them as before: resume {study}"
         )
 
 
@@ -284,7 +284,7 @@ class ServedStudy:
         """What to do where a study that is asked once still lacks these seats."""
         return (
             f"{', '.join(away)} did not {did_not}, and this study is asked once. Once they are back: resume "
-            f"{self.name}; to do without them, for ever: resume {self.name} {_without(away)}"
+            f"{self.name}; to do without them, for ever: resume {self.name} {without_flags(away)}"
         )
 
     def _done_without(self) -> list[str]:
@@ -492,10 +492,6 @@ class _Noted(Aggregation):
 
     def released(self, reserved: ReservedBatch) -> None:
         self._aggregation.released(reserved)
-
-
-def _without(seats: Iterable[str]) -> str:
-    return " ".join(f"--without {shlex.quote(seat)}" for seat in seats)
 
 
 def _back_or_never(who: str, study: str) -> str:

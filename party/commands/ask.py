@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from runtime.address import check_address
 from runtime.cli import EPILOG, json_option
 from runtime.exits import ended_by_interrupt
 from runtime.files import alone, write_atomically
+from runtime.printing import without_flags
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
@@ -164,11 +164,10 @@ def check_complete(labelling: Labelling, guardian: str) -> None:
     Refused("missed")."""
     if labelling.stop.reason == "missed":
         seats = sorted(labelling.refusals)
-        without = " ".join(f"--without {shlex.quote(seat)}" for seat in seats)
         raise Refused(
             Code.MISSED,
             f"{', '.join(seats)} had no votes in time so often that you decide. To do without, for ever: the same "
-            f"command with {without}; tell them. To ask as before: the same command",
+            f"command with {without_flags(seats)}; tell them. To ask as before: the same command",
         )
     if labelling.stop.reason == "guardian_lost":
         raise Unreachable(
