@@ -223,8 +223,9 @@ class ReleasedStudent:
             return self._trained
         return calibrated(student_kind(self.kind), self._trained, self._released)
 
-    @property
+    @cached_property
     def _released(self) -> Released:
+        """What it learns, and its calibration after it."""
         inputs, rest = map(self._seen, self._parts())
         return Released(inputs, self._targets, rest, self._dataset.classes, self._seed)
 
