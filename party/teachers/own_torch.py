@@ -33,7 +33,6 @@ _FAILURES: Final = (
     RuntimeError,
     OverflowError,
 )
-
 _BATCH: Final = 32
 _STEPS: Final = 400
 _LEARNING_RATE: Final = 1e-3
