@@ -28,7 +28,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
 
-_NOT_KNOWN, _ASKED_NO_MORE = "not_known", "asked_no_more"
+_NOT_KNOWN, _ASKED_NO_MORE, _USED_UP = "not_known", "asked_no_more", "budget_used_up"
 
 
 def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence) -> None:
@@ -367,8 +367,11 @@ def missing_votes(evidence: ReleaseEvidence, faults: Mapping[int, Mapping[str, s
     return found
 
 
-def left_out(evidence: ReleaseEvidence, stated: Mapping[str, Mapping[str, str]]) -> dict[str, list[dict[str, Any]]]:
-    """Seat to the batches that lack its vote, each with the stated reason; and the first since which it was not asked.
+def left_out(
+    study: Study, evidence: ReleaseEvidence, stated: Mapping[str, Mapping[str, str]]
+) -> dict[str, list[dict[str, Any]]]:
+    """Seat to the batches that lack its vote, each with the stated reason; and the first since which it was not asked,
+    with whether its budget could not pay for one more query, or the operator does without it.
 
     Raises DataCorrupt if a reason is stated where the seat voted, or was not asked.
     """
@@ -379,10 +382,13 @@ def left_out(evidence: ReleaseEvidence, stated: Mapping[str, Mapping[str, str]])
             if _missing(charge, seat) or (why is not None and charge.settled is None):
                 rows.setdefault(seat, []).append({"batch": charge.number, "why": why or _NOT_KNOWN})
     named = {(seat, str(row["batch"])) for seat, each in rows.items() for row in each}
+    spent = np.array([evidence.spent(seat) for seat in study.seats], dtype=np.int64)
+    used_up = dict(zip(study.seats, study.budgets.affordable(spent, limit=1) < 1, strict=True))
     for seat in evidence.caps:
         after = 1 + max((charge.number for charge in evidence.charges if seat in charge.reserved), default=-1)
         if after < len(evidence.charges):
-            rows.setdefault(seat, []).append({"batch": after, "why": _ASKED_NO_MORE})
+            why = _USED_UP if used_up[seat] and not study.votes.once else _ASKED_NO_MORE
+            rows.setdefault(seat, []).append({"batch": after, "why": why})
     for seat, batches in stated.items():
         for number in batches:
             if (seat, number) not in named:

@@ -486,7 +486,7 @@ def _events(facts: Facts) -> dict[str, Any]:
     unproven = uncovered(facts.study, facts.evidence, facts.receipts)
     refused = refused_receipts(facts.study, facts.evidence, facts.receipts)
     return {
-        "left_out": left_out(facts.evidence, facts.stated["left_out"]),
+        "left_out": left_out(facts.study, facts.evidence, facts.stated["left_out"]),
         "refusals_logged": dict(sorted(refusing.items())),
         "log_entries": dict(sorted(counted.items())),
         "batches_reserved_and_never_released": [

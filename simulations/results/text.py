@@ -304,10 +304,13 @@ def judged_words(figures: GroupRow) -> str:
 def sums_words(figures: GroupRow) -> str:
     """How many sums were released where records vote: of two, the second may lack its quorum in some seeds."""
     votes, seeds = figures["record_votes"], len(figures["seeds"])
-    if votes["sums"] == 1:
-        return "one noisy sum"
-    lack = seeds - votes["second_sums"]
-    return "two noisy sums" + f" (the second lacked its quorum in {lack} of {counted(seeds, 'seed')})" * bool(lack)
+    return "one noisy sum" if votes["sums"] == 1 else "two noisy sums" + _lacked(votes["second_sums"], seeds)
+
+
+def _lacked(second_sums: int, seeds: int) -> str:
+    """In how many seeds the second sum was not released, in brackets; nothing where it was in all."""
+    lack = seeds - second_sums
+    return f" (the second sum lacked its quorum in {lack} of {counted(seeds, 'seed')})" if lack else ""
 
 
 def share_text(share: float, records: int) -> str:
@@ -410,9 +413,11 @@ def _record_votes(result: RunResult) -> tuple[str, str]:
     sums = unit_sums(result.study)
     votes = sums.votes
     if sums.signed:
+        again = sum(seed.labelling.again is not None for seed in result.seeds)
+        lacked = _lacked(again, len(result.seeds)) if sums.residuals else ""
         return "Graded votes", (
             f"no teachers: each private record gives its label to {votes} public features of it, as long together as "
-            f"one vote; asked {often_asked(sums.residuals)} (noisy sums of features: Vu and Slavkovic 2009)"
+            f"one vote; asked {often_asked(sums.residuals)}{lacked} (noisy sums of features: Vu and Slavkovic 2009)"
         )
     share = "one vote" if votes == 1 else f"1/√{votes} of a vote in each"
     return "Record votes", (

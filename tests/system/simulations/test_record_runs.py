@@ -104,7 +104,8 @@ def test_drop_outs_charge_nobody_who_was_absent_and_may_cost_the_second_sum(run,
     assert (summary["record_votes"]["sums"], summary["record_votes"]["second_sums"]) == (2, 1)
     assert run("--budgets", "8", *flags, "--resume") == summary
     print_summary(summary, tmp_path)
-    assert "1 of 2 seeds" in capsys.readouterr().out
+    shown = [capsys.readouterr().out, (tmp_path / "out" / "report.html").read_text()]
+    assert all("1 of 2 seeds" in each for each in shown)
 
 
 def test_all_data_of_a_party_may_be_the_unit(run):

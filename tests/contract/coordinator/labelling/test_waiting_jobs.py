@@ -118,7 +118,7 @@ def test_the_operator_decides_about_a_party_whose_votes_are_always_too_late_to_b
     found = made.store.labelled("test")
     evidence = collect(found.ledger, study=made.study.digest)
     check_charges(made.study, found.labels, evidence)
-    assert left_out(evidence, {})["hospital-1"][-1] == {"batch": 2 * misses, "why": "asked_no_more"}
+    assert left_out(made.study, evidence, {})["hospital-1"][-1] == {"batch": 2 * misses, "why": "asked_no_more"}
     first, *others = evidence.charges
     for charges in (first.reserved, first.settled):
         charges.pop("hospital-1")

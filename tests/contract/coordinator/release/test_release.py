@@ -202,7 +202,7 @@ def test_a_study_that_lost_its_quorum_says_what_was_charged_and_never_released(s
             "mechanism": "lnmax", "sigma": None, "sigma_threshold": None, "threshold": None, "gamma": 0.2,
             "account": "laplace",
         },
-        {"stop": "drop-exhausted", "participation": "periodic", "rates": [1.0, 0.5, 0.5]},
+        {"stop": "drop-exhausted", "participation": "periodic", "rates": [1.0, 0.5, 0.5], "epsilon": 3.0},
         {"classes": 3, "account": "gaussian"},
         {"mechanism": "thresholded_gnmax", "sigma_threshold": None, "threshold": 1.0, "account": "exact_composition"},
         {"participation": "secret", "rates": [0.5] * 3},
@@ -214,7 +214,11 @@ def test_other_studies_release_and_verify(signed, tmp_path, changes):
     assert (labelled.labels >= 0).any()
     folder = consortium.release(labelled, tmp_path / "other", named=[["hospital-0", "hospital-2"]])
     assert [check for check in verify_release(folder, None) if check.passed is False] == []
-    assert statement_of(folder)["several_hospitals"]["named"][0]["hospitals"] == ["hospital-0", "hospital-2"]
+    made = statement_of(folder)
+    assert made["several_hospitals"]["named"][0]["hospitals"] == ["hospital-0", "hospital-2"]
+    gone = {seat: each[-1]["why"] for seat, each in made["during_the_study"]["left_out"].items()}
+    used_up = ["hospital-0", "hospital-1"] if labelled.study.votes.stop == "drop-exhausted" else []
+    assert gone == dict.fromkeys(used_up, "budget_used_up")
 
 
 def test_labels_that_an_interactive_study_reinforced_are_marked_as_the_students(signed, tmp_path):
