@@ -9,7 +9,7 @@ EXIT_CODES = (
     "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted."
 )
 # Only a run has a folder to continue in; what other commands trained is in the cache.
-EXIT_CODES_OF_RUN = EXIT_CODES.removesuffix(".") + " (go on with --resume)."
+EXIT_CODES_OF_RUN = EXIT_CODES.removesuffix(".") + " (continue with --resume)."
 
 
 class Interrupted(KeyboardInterrupt):

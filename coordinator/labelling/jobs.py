@@ -309,7 +309,7 @@ class ServedStudy:
         terms say."""
         if not self._late.left_out():
             return
-        late = self._store.left_out_since_asked(self.study, LATE)
+        late = self._store.left_out_since_asked(self.name, LATE)
         missed = Counter(seat for number, seat in late if self._ledger.settled(number).get(seat) == 0)
         most, gone = self.study.terms.misses, self._not_asked()
         often = {seat: times for seat, times in sorted(missed.items()) if times >= most and seat not in gone}

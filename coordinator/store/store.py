@@ -433,16 +433,15 @@ class Store:
         begun = (each for each in self.trail.entries() if each.event == "job_started")
         return max((each.time_ns // 10**9 for each in begun if each.fields["job"] == job), default=0)
 
-    def left_out_since_asked(self, study: DeployedStudy, codes: Collection[str]) -> set[tuple[int, str]]:
+    def left_out_since_asked(self, study: str, codes: Collection[str]) -> set[tuple[int, str]]:
         """Batches, and seats that were left out of them for one of these reasons since the study's last job was asked
         for: by the trail, as faults have only whole seconds."""
         found = set[tuple[int, str]]()
         for entry in self.trail.entries():
-            if entry.event == "job_asked" and entry.fields["study"] == study.name:
+            if entry.event == "job_asked" and entry.fields["study"] == study:
                 found.clear()
-            elif entry.event == "left_out" and entry.fields["study"] == study.name and entry.fields["code"] in codes:
-                named = f",{entry.fields['seats']},"
-                found |= {(int(entry.fields["batch"]), seat) for seat in study.seats if f",{seat}," in named}
+            elif entry.event == "left_out" and entry.fields["study"] == study and entry.fields["code"] in codes:
+                found |= {(int(entry.fields["batch"]), seat) for seat in str(entry.fields["seats"]).split("\n")}
         return found
 
     def add_faults(self, study: str, number: int, faults: Mapping[str, str], suspected: Mapping[str, int]) -> None:
@@ -459,7 +458,7 @@ class Store:
             self.ledger_differences.suspect(study, number, suspected)
             for code in sorted(set(faults.values())):
                 seats = sorted(seat for seat, each in faults.items() if each == code)
-                self.trail.append("left_out", study=study, batch=number, code=code, seats=",".join(seats))
+                self.trail.append("left_out", study=study, batch=number, code=code, seats="\n".join(seats))
 
     def faults(self, study: str) -> list[Fault]:
         """All faults of a study, by batch."""

@@ -79,6 +79,8 @@ CREATE TRIGGER IF NOT EXISTS binding_stays BEFORE UPDATE ON binding
 )
 
 
+# What an integer of SQLite cannot hold.
+_TOO_LARGE = 2**63
 # Tables whose indices must agree with their rows: the log has a chain, and evidence has signatures.
 _TABLES = ("account", "charge", "asked", "binding", "batch", "note")
 _DIFFERENT = """
@@ -223,8 +225,8 @@ class Ledger:
         with self._transaction():
             before = self.balances()
             for name, cap in caps.items():
-                if cap < 0:
-                    raise InvalidInput(f"cap of {name!r} is {cap}; allowed: at least 0 {cap.unit}")
+                if not 0 <= cap < _TOO_LARGE:
+                    raise InvalidInput(f"cap of {name!r} is {cap}; allowed: 0 to {_TOO_LARGE - 1} {cap.unit}")
                 kept = before.get(name)
                 if kept is not None and kept.cap != cap:
                     raise InvalidInput(f"cap of {name!r} is {kept.cap} in this ledger; {cap} was asked for")
@@ -247,8 +249,8 @@ class Ledger:
         queries: positions in the pool, below `limit`, the study's query limit; each may be asked once in a ledger's
         life, and at most `limit` in total: Refused("query_repeated"), ("query_limit"). final: whether the amounts are
         settled at once, so that nothing can change them. Raises BudgetExceeded if some account cannot pay,
-        Refused("batch_reused") if the batch number or digest was charged before (a caller that wants idempotence checks
-        `stored` first).
+        InvalidInput for an amount of another unit or of 2^63 and more, Refused("batch_reused") if the batch number or
+        digest was charged before (a caller that wants idempotence checks `stored` first).
         """
         with self._transaction():
             if self._rows("SELECT 1 FROM batch WHERE number = ? OR digest = ?", (number, digest)):
@@ -270,6 +272,8 @@ class Ledger:
                     Code.QUERY_REPEATED, f"batch {number} asks a query again; allowed: each query once"
                 ) from None
             for name, amount in amounts.items():
+                if amount >= _TOO_LARGE:
+                    raise InvalidInput(f"batch {number} costs {name!r} {amount}; allowed: below {_TOO_LARGE}")
                 paid = self._database.execute(
                     "UPDATE account SET reserved = reserved + ?1 "
                     "WHERE name = ?2 AND unit = coalesce(?3, unit) AND ?1 BETWEEN 0 AND cap - settled - reserved",

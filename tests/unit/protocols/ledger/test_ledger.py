@@ -85,8 +85,11 @@ def test_a_cap_cannot_be_changed_and_an_unknown_account_is_named():
             ledger.open_accounts(nano({"q": 1, "p": 11}))
         with refuses(InvalidInput, "q"):
             ledger.balance("q")
-        with refuses(InvalidInput, "at least 0"):
-            ledger.open_accounts(nano({"r": -1}))
+        for amount in (-1, 2**63):
+            with refuses(InvalidInput, 0, 2**63 - 1):
+                ledger.open_accounts(nano({"r": amount}))
+        with refuses(InvalidInput, 2**63):
+            ledger.reserve(0, digest(0), {"p": 2**63}, b"", queries=[0], limit=9)
         assert set(ledger.balances()) == {"p"}
 
 
