@@ -16,7 +16,7 @@ from sklearn.decomposition import PCA
 
 from coordinator.encoders import encoder_maker
 from coordinator.encoders.efficientnet import DEPTHS
-from coordinator.labelling.soft_labels import propagated_labels
+from coordinator.labelling.soft_labels import NoisySums, propagated_labels
 from coordinator.queries.choice import clusters
 from coordinator.students import student_kind
 from coordinator.students.student import one_hot
@@ -75,7 +75,7 @@ def labels_of(
         before += len(centres)
     spread = sigma * _PARTITIONS**0.5  # in records: each has 1 / sqrt(partitions) in each of its cells
     noisy = np.concatenate(cells) + rng.normal(0, spread, (before, classes))
-    soft = propagated_labels(noisy, np.stack(members, axis=1), pool, records=len(private), sigma=spread)
+    soft = propagated_labels(NoisySums(noisy, len(private), spread), np.stack(members, axis=1), pool)
     return soft.probabilities.argmax(axis=1)
 
 

@@ -85,34 +85,68 @@ class SoftLabels:
         return float((told == wanted)[wanted >= 0].mean())
 
 
-def soft_labels(
-    cells: Float64[ndarray, "queries classes"],
-    members: Int64[ndarray, "pool votes"],
-    *,
-    records: float | int,
-    sigma: float | int,
-    records_spread: float = 0.0,
-) -> SoftLabels:
-    """Soft labels of a pool.
+@dataclass(frozen=True, eq=False)
+class NoisySums:
+    """Released sums, divided by what one record adds to a cell, so that they count records.
 
-    cells: the released sums, divided by what one record adds to a cell, so that they count records; members: the
-    queries that each pool record lies in (nearest first); records: the public number of protected units; sigma: the
-    standard deviation of each cell's noise, in the same unit; records_spread: that of the number of records, where it
-    is not known. Raises InvalidInput where a value is out of range.
+    records: the public number of protected units; sigma: the standard deviation of each cell's noise, in the same unit;
+    records_spread: that of the number of records, where it is not known. Raises InvalidInput where a value is out of
+    range.
     """
-    check_cells(cells, members, records=records, sigma=sigma)
-    queries = len(cells)
+
+    cells: Float64[ndarray, "rows columns"] = field(repr=False)
+    records: float | int
+    sigma: float | int
+    records_spread: float = 0.0
+
+    def __post_init__(self) -> None:
+        finite = np.isfinite(self.cells).all() and np.isfinite(self.sigma)
+        if not (finite and self.sigma >= 0 and self.records >= 1):
+            raise InvalidInput(
+                f"cells with noise {self.sigma} of {self.records} records; allowed: finite sums and noise >= 0, of at "
+                "least 1 record"
+            )
+
+    @property
+    def mean(self) -> Float64[ndarray, "rows columns"]:
+        """Of each record."""
+        return self.cells / self.records
+
+    @property
+    def noise(self) -> float:
+        """The variance of the noise in `mean`."""
+        return (self.sigma / self.records) ** 2
+
+    def centred(
+        self, used: Int64[ndarray, " used"], share: Float64[ndarray, " used"]
+    ) -> tuple[Float64[ndarray, "used classes"], Float64[ndarray, " used"]]:
+        """Some queries' cells with the total that is likeliest, given the noisy one and the share that the pool has of
+        the query; and these totals."""
+        cells, expected = self.cells[used], self.records * share
+        classes = cells.shape[1]
+        noisy, noise = cells.sum(axis=1), classes * self.sigma**2
+        spread = (_SHARE_SPREAD * expected) ** 2 + (self.records_spread / self.records * expected) ** 2 + expected
+        totals = np.maximum((noisy * spread + expected * noise) / (noise + spread), 0.0)
+        return cells - ((noisy - totals) / classes)[:, None], totals
+
+
+def soft_labels(sums: NoisySums, members: Int64[ndarray, "pool votes"]) -> SoftLabels:
+    """Soft labels of a pool. members: the queries that each pool record lies in (nearest first).
+
+    Raises InvalidInput where the pool lies in other queries.
+    """
+    _check_members(sums, members)
+    sigma, queries = sums.sigma, len(sums.cells)
     fitted = members[:: -(-len(members) // _MOST_FITTED)]
     share = np.bincount(fitted.ravel(), minlength=queries) / len(fitted)
     used = np.flatnonzero(share)
     place = np.full(queries, -1)
     place[used] = np.arange(len(used))
-    expected = records * share[used]
-    sums, totals = centred(cells[used], expected, sigma=sigma, unknown=records_spread / records)
+    cells, totals = sums.centred(used, share[used])
     variance = sigma**2 + totals / 4 + 1 + totals**2 * _SPREAD_IN_QUERY / (share[used] * len(fitted))
     precision = np.full(len(used) + 1, members.shape[1] / _PRIOR_VARIANCE)
     precision[-1] = 1 / _CLASS_VARIANCE
-    effects = _fit(indicator(place[fitted], len(used)), sums, totals, variance, precision)
+    effects = _fit(indicator(place[fitted], len(used)), cells, totals, variance, precision)
     inside = place[members]
     # A pool record in a query that no fitted one lies in has no effect of it.
     each = np.where((inside >= 0)[..., None], effects[:-1][inside], 0.0).sum(axis=1)
@@ -121,40 +155,11 @@ def soft_labels(
     return SoftLabels(scipy.special.softmax(each + effects[-1], axis=1), reliability)
 
 
-def check_cells(
-    cells: Float64[ndarray, "queries classes"],
-    members: Int64[ndarray, "pool votes"],
-    *,
-    records: float | int,
-    sigma: float | int,
-) -> None:
-    """Raises InvalidInput unless these are finite sums of at least one record, and the pool lies in their queries."""
-    if not (np.isfinite(cells).all() and np.isfinite(sigma) and sigma >= 0 and records >= 1):
+def _check_members(sums: NoisySums, members: Int64[ndarray, "pool votes"]) -> None:
+    if members.min() < 0 or members.max() >= len(sums.cells):
         raise InvalidInput(
-            f"cells with noise {sigma} of {records} records; allowed: finite sums and noise >= 0, of at least 1 record"
+            f"the pool lies in queries {members.min()} to {members.max()}; allowed: 0 to {len(sums.cells) - 1}"
         )
-    if members.min() < 0 or members.max() >= len(cells):
-        raise InvalidInput(
-            f"the pool lies in queries {members.min()} to {members.max()}; allowed: 0 to {len(cells) - 1}"
-        )
-
-
-def centred(
-    cells: Float64[ndarray, "used classes"],
-    expected: Float64[ndarray, " used"],
-    *,
-    sigma: float | int,
-    unknown: float,
-) -> tuple[Float64[ndarray, "used classes"], Float64[ndarray, " used"]]:
-    """Cells with the total that is likeliest, given the noisy one and the share that the pool has of the query.
-
-    unknown: the spread of the number of records, as a part of it.
-    """
-    classes = cells.shape[1]
-    noisy, noise = cells.sum(axis=1), classes * sigma**2
-    spread = (_SHARE_SPREAD * expected) ** 2 + (unknown * expected) ** 2 + expected
-    totals = np.maximum((noisy * spread + expected * noise) / (noise + spread), 0.0)
-    return cells - ((noisy - totals) / classes)[:, None], totals
 
 
 def indicator(places: Int64[ndarray, "pool votes"], used: int) -> scipy.sparse.csr_matrix:
@@ -214,57 +219,41 @@ _ALONE = 0.02
 
 
 def soft_labels_of(
-    queries: Blocks,
-    pool: Float32[ndarray, "pool ..."],
-    cells: Float64[ndarray, "queries classes"],
-    *,
-    records: float | int,
-    sigma: float | int,
-    records_spread: float = 0.0,
-    residuals: Residuals | None = None,
+    queries: Blocks, pool: Float32[ndarray, "pool ..."], sums: NoisySums, residuals: Residuals | None = None
 ) -> SoftLabels:
     """Soft labels of a pool: propagated where every partition looks at all features, and so says which records are
-    close; else soft_labels. residuals: the second sum, of graded features. Other arguments, and what is raised, as
-    there; InvalidInput also without scikit-learn.
+    close; else soft_labels. residuals: the second sum, of graded features. Raises InvalidInput as soft_labels, and
+    without scikit-learn.
     """
     features = queries.features(pool)
     if not queries.plain:
-        said = {"records": records, "sigma": sigma, "records_spread": records_spread}
-        return graded_labels(queries, features, cells, **said, residuals=residuals)
+        return graded_labels(queries, features, sums, residuals)
     members = queries.cells(features)
     if is_propagated(queries, len(pool)):
-        return propagated_labels(cells, members, features, records=records, sigma=sigma, records_spread=records_spread)
-    return soft_labels(cells, members, records=records, sigma=sigma, records_spread=records_spread)
+        return propagated_labels(sums, members, features)
+    return soft_labels(sums, members)
 
 
 def graded_labels(
-    queries: Blocks,
-    features: Float32[ndarray, "pool features"],
-    sums: Float64[ndarray, "rows classes"],
-    *,
-    records: float | int,
-    sigma: float | int,
-    records_spread: float = 0.0,
-    residuals: Residuals | None = None,
+    queries: Blocks, features: Float32[ndarray, "pool features"], sums: NoisySums, residuals: Residuals | None = None
 ) -> SoftLabels:
     """Soft labels of a pool from sums of graded features, by scores that are linear in them and by what near records of
     the pool have in common; a pool that is unlike the units' records is weighted to match them. Where the number of
-    records is not known, the constant rows of phi tell it as far as noise lets them. Arguments as soft_labels;
-    reliability: of each row of phi, the share of its sums' squares that is not the noise's. Raises InvalidInput where a
-    value is out of range, and without scikit-learn.
+    records is not known, the constant rows of phi tell it as far as noise lets them. reliability: of each row of phi,
+    the share of its sums' squares that is not the noise's. Raises InvalidInput without scikit-learn.
     """
     phi, of = queries.phi(features) / NORM_STEPS, block_of_rows(queries)
-    mean, noise = sums / records, (sigma / records) ** 2
-    targets = queries.targets(sums.shape[1]) / TARGET_STEPS
-    compared = _compared(phi, of, mean, targets=targets, noise=noise, records=records)
-    if records_spread > 0 and (of < 0).any():
+    records, mean, noise = sums.records, sums.mean, sums.noise
+    targets = queries.targets(mean.shape[1]) / TARGET_STEPS
+    compared = _compared(phi, of, sums, targets=targets)
+    if sums.records_spread > 0 and (of < 0).any():
         seen, entry = overall(mean[of < 0], targets=targets, noise=noise)
-        share, _ = spoken(seen, phi[:, of < 0].mean(axis=0), noise=entry, spread=records_spread / records)
+        share, _ = spoken(seen, phi[:, of < 0].mean(axis=0), noise=entry, spread=sums.records_spread / records)
         records, mean, noise = records * share, mean / share, noise / share**2
     moment = PublicMoment.of_pool(phi, of, compared.weights)
     near = _neighbours(features, phi, moment.weights)
     scores = fit(mean, moment, targets=targets, noise=noise, units=records, neighbours=near, residuals=residuals)
-    return SoftLabels(scores.of_pool(phi), _reliability(sums, sigma), scores, compared)
+    return SoftLabels(scores.of_pool(phi), _reliability(sums), scores, compared)
 
 
 def _neighbours(
@@ -277,22 +266,14 @@ def _neighbours(
     return Neighbours(phi, weighed, _near(_Weighed.of(features, weighed)))
 
 
-def _reliability(sums: Float64[ndarray, "rows columns"], sigma: float | int) -> Float64[ndarray, " rows"]:
-    squares = (sums**2).mean(axis=1)
-    return np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, sigma**2)) if sigma else np.ones(len(sums))
+def _reliability(sums: NoisySums) -> Float64[ndarray, " rows"]:
+    squares, variance = (sums.cells**2).mean(axis=1), sums.sigma**2
+    return np.maximum(0.0, 1 - variance / np.maximum(squares, variance)) if variance else np.ones(len(squares))
 
 
-def soft_findings_of(
-    queries: Blocks,
-    pool: Float32[ndarray, "pool ..."],
-    sums: Float64[ndarray, "rows columns"],
-    *,
-    records: float | int,
-    sigma: float | int,
-    records_spread: float = 0.0,
-) -> SoftLabels:
-    """Soft labels of several findings, each found by itself from its own columns of the sum, as one label is. Arguments
-    and errors as soft_labels_of.
+def soft_findings_of(queries: Blocks, pool: Float32[ndarray, "pool ..."], sums: NoisySums) -> SoftLabels:
+    """Soft labels of several findings, each found by itself from its own columns of the sum, as one label is. Raises
+    InvalidInput as soft_labels_of.
 
     Of graded features a finding has one column, the sum of +-phi/sqrt(findings) over the records that know it. Where
     some do not, its mean is P(known) (2 p - 1): probabilities are drawn towards even, and their order stays, if what is
@@ -300,23 +281,20 @@ def soft_findings_of(
     """
     features = queries.features(pool)
     if queries.plain:
-        cells, votes = sums.reshape(len(sums), -1, len(STATES)), queries.filled
+        cells, votes = sums.cells.reshape(len(sums.cells), -1, len(STATES)), queries.filled
         found = []
         for at in range(cells.shape[1]):
-            heard = float(np.clip(cells[:, at].sum() / votes, _FEWEST_HEARD * records, records))
-            unsure = min(sigma * cells[:, at].size ** 0.5 / votes, records)
-            spread = float(np.hypot(records_spread, unsure))
-            found.append(
-                soft_labels_of(queries, pool, cells[:, at], records=heard, sigma=sigma, records_spread=spread)
-            )
+            heard = float(np.clip(cells[:, at].sum() / votes, _FEWEST_HEARD * sums.records, sums.records))
+            unsure = min(sums.sigma * cells[:, at].size ** 0.5 / votes, sums.records)
+            spread = float(np.hypot(sums.records_spread, unsure))
+            found.append(soft_labels_of(queries, pool, NoisySums(cells[:, at], heard, sums.sigma, spread)))
     else:
         phi = queries.phi(features) / NORM_STEPS
         moment = PublicMoment.of_pool(phi, block_of_rows(queries))
-        near, code = _neighbours(features, phi, moment.weights), np.array([[-1.0], [1.0]]) / sums.shape[1] ** 0.5
-        noise = (sigma / records) ** 2
-        means = (sums / records).T[:, :, None]
-        fits = [fit(mean, moment, targets=code, noise=noise, units=records, neighbours=near) for mean in means]
-        found = [SoftLabels(of.of_pool(phi), _reliability(sums, sigma), of) for of in fits]
+        near, code = _neighbours(features, phi, moment.weights), np.array([[-1.0], [1.0]]) / sums.cells.shape[1] ** 0.5
+        about = {"targets": code, "noise": sums.noise, "units": sums.records, "neighbours": near}
+        fits = [fit(mean, moment, **about) for mean in sums.mean.T[:, :, None]]
+        found = [SoftLabels(of.of_pool(phi), _reliability(sums), of) for of in fits]
     present = np.stack([each.probabilities[:, 1] for each in found], axis=1)
     return SoftLabels(present, np.mean([each.reliability for each in found], axis=0), findings=tuple(found))
 
@@ -347,15 +325,13 @@ def _near(pool: _Weighed) -> Float64[ndarray, "pool rows"]:
 def _compared(
     phi: Float64[ndarray, "pool rows"],
     of: Int64[ndarray, " rows"],
-    mean: Float64[ndarray, "rows columns"],
+    sums: NoisySums,
     *,
     targets: Float64[ndarray, "classes columns"],
-    noise: float,
-    records: float | int,
 ) -> PoolComparison:
     """The pool beside the units' records; of: as of choice.block_of_rows."""
-    seen, entry = overall(mean, targets=targets, noise=noise)
-    return compare_pool(seen, phi, noise=entry, units=records, constant=of < 0)
+    seen, entry = overall(sums.mean, targets=targets, noise=sums.noise)
+    return compare_pool(seen, phi, noise=entry, units=sums.records, constant=of < 0)
 
 
 def pool_beside(
@@ -370,14 +346,11 @@ def pool_beside(
     the sum of phi is not released then. Arguments as soft_labels_of_study; it needs no scikit-learn."""
     if queries.plain or study.labelled.names:
         return None
-    of = _turnout(study, charged)
     return _compared(
         queries.phi(queries.features(pool)) / NORM_STEPS,
         block_of_rows(queries),
-        of.scaled(study, cells) / of.records,
+        _turnout(study, charged).scaled(study, cells),
         targets=queries.targets(study.classes) / TARGET_STEPS,
-        noise=(of.sigma / of.records) ** 2,
-        records=of.records,
     )
 
 
@@ -409,35 +382,28 @@ def is_propagated(queries: Blocks, pool: int) -> bool:
 
 
 def propagated_labels(
-    cells: Float64[ndarray, "queries classes"],
-    members: Int64[ndarray, "pool votes"],
-    features: Float32[ndarray, "pool features"],
-    *,
-    records: float | int,
-    sigma: float | int,
-    records_spread: float = 0.0,
+    sums: NoisySums, members: Int64[ndarray, "pool votes"], features: Float32[ndarray, "pool features"]
 ) -> SoftLabels:
-    """Soft labels of a pool of at least 2 records. features: what neighbours are found by; the rest as in soft_labels.
+    """Soft labels of a pool of at least 2 records. features: what neighbours are found by; members: as in soft_labels.
 
-    Raises InvalidInput where a value is out of range, and without scikit-learn.
+    Raises InvalidInput as there, and without scikit-learn.
     """
-    check_cells(cells, members, records=records, sigma=sigma)
-    queries = len(cells)
+    _check_members(sums, members)
+    sigma, queries = sums.sigma, len(sums.cells)
     inside = indicator(members, queries)
     held = np.asarray(inside.sum(axis=0)).ravel()
     used = np.flatnonzero(held)
-    expected = records * held[used] / len(members)
-    sums, totals = centred(cells[used], expected, sigma=sigma, unknown=records_spread / records)
+    cells, totals = sums.centred(used, held[used] / len(members))
     totals = np.maximum(totals, 1.0)
     variance = (sigma**2 + totals * _SHARE_VARIANCE + 1) / totals**2 + _SPREAD_OF_MEAN / held[used]
     mean = scipy.sparse.diags(1 / held[used]) @ inside[:, used].T
     weighed = mean.T @ scipy.sparse.diags(1 / variance)
     # Noise of their sums counts as much as records that say nothing.
-    overall = np.maximum(cells.sum(axis=0), 0.0) + sigma * queries**0.5 + 1
+    overall = np.maximum(sums.cells.sum(axis=0), 0.0) + sigma * queries**0.5 + 1
     frequencies, prior = overall / overall.sum(), 1 / (_MEAN_VARIANCE * len(members))
     smooth = _SMOOTHNESS * laplacian(features, neighbours=_NEIGHBOURS) + prior * scipy.sparse.identity(len(members))
     system = (weighed @ mean + smooth).tocsr()
-    wanted = weighed @ (sums / totals[:, None]) + prior * frequencies
+    wanted = weighed @ (cells / totals[:, None]) + prior * frequencies
     found = solved(system, wanted, precision=_TOLERANCE, steps=_MOST_STEPS)
     shares = np.maximum(found, 0.0) + _LEAST * frequencies
     reliability = np.zeros(queries)
@@ -459,9 +425,9 @@ class Turnout:
     records_spread: float
     sigma: float
 
-    def scaled(self, study: Study, cells: Int64[ndarray, "queries classes"]) -> Float64[ndarray, "queries classes"]:
+    def scaled(self, study: Study, cells: Int64[ndarray, "queries classes"]) -> NoisySums:
         """Sums in lattice units as numbers of records."""
-        return cells / study.units / self.entry
+        return NoisySums(cells / study.units / self.entry, self.records, self.sigma, self.records_spread)
 
 
 def turnout(study: Study, voted: Bool[ndarray, " seats"], *, population: float | int) -> Turnout:
@@ -513,9 +479,10 @@ class AskedAgain:
     def beside(self, study: Study, phi: Int64[ndarray, "pool rows"]) -> Residuals:
         """As a fit takes it. phi: of the pool, in steps."""
         of = turnout(study, self.counted, population=unit_sums(study).population)
+        sums = of.scaled(study, self.cells)
         every = (np.full(len(phi), each) for each in range(study.classes))
         psi = np.stack([self.first.psi(phi, labels) for labels in every], axis=1) / TARGET_STEPS
-        return Residuals(of.scaled(study, self.cells) / of.records, (of.sigma / of.records) ** 2, of.records, psi)
+        return Residuals(sums.mean, sums.noise, sums.records, psi)
 
 
 # What is made of a released sum, by what records are labelled with.
@@ -542,16 +509,8 @@ def labels_of_sums(
 ) -> SoftLabels:
     """What sums of seats that voted so say of a pool. cells: in lattice units. Raises InvalidInput as
     soft_labels_of."""
-    more = {} if again is None else {"residuals": again.beside(study, queries.phi(queries.features(pool)))}
-    return _MADE[type(study.labelled)](
-        queries,
-        pool,
-        of.scaled(study, cells),
-        records=of.records,
-        records_spread=of.records_spread,
-        sigma=of.sigma,
-        **more,
-    )
+    more = () if again is None else (again.beside(study, queries.phi(queries.features(pool))),)
+    return _MADE[type(study.labelled)](queries, pool, of.scaled(study, cells), *more)
 
 
 def pool_labels(queries: Blocks, pool: Float32[ndarray, "pool ..."], soft: SoftLabels) -> LabelsOfPool:
@@ -570,14 +529,7 @@ def labels_again(
     """The probabilities from sums and memberships alone; None where the pool's own values count too (propagation)."""
     if not queries.plain or study.labelled.names or is_propagated(queries, len(members)):
         return None
-    of = _turnout(study, charged)
-    return soft_labels(
-        of.scaled(study, cells),
-        members,
-        records=of.records,
-        records_spread=of.records_spread,
-        sigma=of.sigma,
-    ).probabilities
+    return soft_labels(_turnout(study, charged).scaled(study, cells), members).probabilities
 
 
 def _turnout(study: DeployedStudy, charged: Mapping[str, int]) -> Turnout:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coordinator.labelling.soft_labels import graded_labels, propagated_labels, soft_labels, soft_labels_of
+from coordinator.labelling.soft_labels import NoisySums, graded_labels, propagated_labels, soft_labels, soft_labels_of
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks, Constant, Linear, Nearest
@@ -34,21 +34,21 @@ def right(found):
 def test_neighbours_correct_what_noise_made_of_single_cells() -> None:
     cells = cells_of(4000, 60.0)
     plain = (cells.argmax(axis=1)[MEMBERS[:, 0]] == LABELS).mean()
-    found = propagated_labels(cells, MEMBERS, POOL, records=4000, sigma=60)
+    found = propagated_labels(NoisySums(cells, records=4000, sigma=60), MEMBERS, POOL)
     assert right(found) > 0.95 > 0.9 > plain
     np.testing.assert_allclose(found.probabilities.sum(axis=1), 1)
     assert found.probabilities.min() > 0
 
 
 def test_many_records_without_noise_give_the_labels_they_have() -> None:
-    found = propagated_labels(cells_of(50_000, 0.0), MEMBERS, POOL, records=50_000, sigma=0)
+    found = propagated_labels(NoisySums(cells_of(50_000, 0.0), records=50_000, sigma=0), MEMBERS, POOL)
     assert right(found) == 1
     assert found.probabilities[np.arange(600), LABELS].mean() > 0.95
     assert found.reliability.max() <= 1
 
 
 def test_cells_that_are_all_noise_give_nearly_even_labels_and_no_reliability() -> None:
-    found = propagated_labels(cells_of(100, 1e5), MEMBERS, POOL, records=100, sigma=1e5)
+    found = propagated_labels(NoisySums(cells_of(100, 1e5), records=100, sigma=1e5), MEMBERS, POOL)
     assert np.abs(found.probabilities - 0.5).max() < 0.25
     assert found.reliability.max() < 1e-3
 
@@ -56,7 +56,7 @@ def test_cells_that_are_all_noise_give_nearly_even_labels_and_no_reliability() -
 def test_records_that_are_copies_or_far_from_all_others_have_labels_too() -> None:
     pool = np.concatenate([np.zeros((40, 2)), [[1e4, 1e4]], np.full((40, 2), 1e-3)]).astype(np.float32)
     members = np.r_[np.zeros(41, np.int64), np.ones(40, np.int64)][:, None]
-    found = propagated_labels(np.array([[90.0, 0.0], [0.0, 90.0]]), members, pool, records=180, sigma=1)
+    found = propagated_labels(NoisySums(np.array([[90.0, 0.0], [0.0, 90.0]]), records=180, sigma=1), members, pool)
     assert found.probabilities[:40, 0].min() > 0.8
     assert found.probabilities[41:, 1].min() > 0.8
     assert np.isfinite(found.probabilities).all()
@@ -65,13 +65,13 @@ def test_records_that_are_copies_or_far_from_all_others_have_labels_too() -> Non
 def test_labels_are_propagated_where_queries_say_which_records_are_close() -> None:
     rng = np.random.default_rng(8)
     cells = cells_of(2000, 10.0)
-    made = soft_labels_of(CENTRES, POOL, cells, records=2000, sigma=10)
-    expected = propagated_labels(cells, MEMBERS, POOL, records=2000, sigma=10)
+    made = soft_labels_of(CENTRES, POOL, NoisySums(cells, records=2000, sigma=10))
+    expected = propagated_labels(NoisySums(cells, records=2000, sigma=10), MEMBERS, POOL)
     np.testing.assert_array_equal(made.probabilities, expected.probabilities)
     columns = Blocks(FeatureMap((2,)), tuple(Nearest.of(RINGS[:, [k]], columns=np.array([k])) for k in (0, 1)))
     cells = rng.normal(0, 5, (columns.rows, 2)) + 50
-    made = soft_labels_of(columns, POOL, cells, records=2000, sigma=5)
-    expected = soft_labels(cells, columns.cells(columns.features(POOL)), records=2000, sigma=5)
+    made = soft_labels_of(columns, POOL, NoisySums(cells, records=2000, sigma=5))
+    expected = soft_labels(NoisySums(cells, records=2000, sigma=5), columns.cells(columns.features(POOL)))
     np.testing.assert_array_equal(made.probabilities, expected.probabilities)
 
 
@@ -84,9 +84,9 @@ def test_labels_are_propagated_where_queries_say_which_records_are_close() -> No
     ],
 )
 def test_values_out_of_range_are_refused(change, words) -> None:
-    given = {"cells": np.zeros((48, 2)), "members": MEMBERS, "records": 10, "sigma": 1.0} | change
+    given = {"members": MEMBERS, "records": 10, "sigma": 1.0} | change
     with pytest.raises(InvalidInput, match=words):
-        propagated_labels(given.pop("cells"), given.pop("members"), POOL, **given)
+        propagated_labels(NoisySums(np.zeros((48, 2)), given["records"], given["sigma"]), given["members"], POOL)
 
 
 def test_sums_tell_how_many_records_of_graded_features_have_voted_where_that_is_not_known() -> None:
@@ -95,8 +95,8 @@ def test_sums_tell_how_many_records_of_graded_features_have_voted_where_that_is_
     blocks = Blocks(FeatureMap((2,)), (Constant(share=4), sides))
     right = (POOL[:, 0] > 0).astype(int)
     sums = 5 * (blocks.phi(POOL) / NORM_STEPS).T @ (blocks.targets(2) / TARGET_STEPS)[right]  # of 3,000 records
-    known = graded_labels(blocks, POOL, sums, records=3000, sigma=5)
-    told = graded_labels(blocks, POOL, sums, records=6000, sigma=5, records_spread=3000)
-    wrong = graded_labels(blocks, POOL, sums, records=6000, sigma=5)
+    known = graded_labels(blocks, POOL, NoisySums(sums, records=3000, sigma=5))
+    told = graded_labels(blocks, POOL, NoisySums(sums, records=6000, sigma=5, records_spread=3000))
+    wrong = graded_labels(blocks, POOL, NoisySums(sums, records=6000, sigma=5))
     far = [np.abs(each.probabilities - known.probabilities).max() for each in (told, wrong)]
     assert far[0] < 0.02 < 0.1 < far[1]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coordinator.labelling.soft_labels import soft_labels
+from coordinator.labelling.soft_labels import NoisySums, soft_labels
 
 RNG = np.random.default_rng(5)
 # 4,000 pool records in two partitions of three and two queries.
@@ -27,14 +27,14 @@ def cells_of(records, sigma):
 
 
 def test_many_records_give_the_probabilities_that_they_were_drawn_from() -> None:
-    found = soft_labels(cells_of(200_000, 0.0), MEMBERS, records=200_000, sigma=0)
+    found = soft_labels(NoisySums(cells_of(200_000, 0.0), records=200_000, sigma=0), MEMBERS)
     np.testing.assert_allclose(found.probabilities, truth(MEMBERS), atol=0.03)
     np.testing.assert_allclose(found.probabilities.sum(axis=1), 1)
 
 
 def test_cells_that_are_all_noise_give_nearly_even_labels_and_no_reliability() -> None:
     rng = np.random.default_rng(5)
-    found = soft_labels(rng.normal(0, 1e4, (5, 2)), MEMBERS, records=100, sigma=1e4)
+    found = soft_labels(NoisySums(rng.normal(0, 1e4, (5, 2)), records=100, sigma=1e4), MEMBERS)
     assert np.abs(found.probabilities - 0.5).max() < 0.1
     assert found.reliability.max() < 1e-3
 
@@ -42,7 +42,7 @@ def test_cells_that_are_all_noise_give_nearly_even_labels_and_no_reliability() -
 def test_a_cell_counts_the_less_the_more_noise_it_has() -> None:
     cells = cells_of(2000, 0.0)
     spreads = [
-        np.ptp(soft_labels(cells, MEMBERS, records=2000, sigma=sigma).probabilities[:, 0])
+        np.ptp(soft_labels(NoisySums(cells, records=2000, sigma=sigma), MEMBERS).probabilities[:, 0])
         for sigma in (1, 100, 1000, 10_000)
     ]
     assert spreads == sorted(spreads, reverse=True)
@@ -51,6 +51,6 @@ def test_a_cell_counts_the_less_the_more_noise_it_has() -> None:
 def test_a_query_in_which_no_pool_record_lies_changes_nothing() -> None:
     cells = cells_of(2000, 3.0)
     more = np.concatenate([cells, [[1e5, -1e5]]])
-    plain, found = (soft_labels(each, MEMBERS, records=2000, sigma=3) for each in (cells, more))
+    plain, found = (soft_labels(NoisySums(each, records=2000, sigma=3), MEMBERS) for each in (cells, more))
     np.testing.assert_array_equal(found.probabilities, plain.probabilities)
     assert found.reliability[-1] == 0

@@ -6,7 +6,7 @@ from math import isqrt
 import numpy as np
 import pytest
 
-from coordinator.labelling.soft_labels import soft_findings_of
+from coordinator.labelling.soft_labels import NoisySums, soft_findings_of
 from protocols.features.feature_map import FeatureMap
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks, Constant, Linear, Nearest
 from protocols.sums.contributions import contribution_sum, said
@@ -90,7 +90,7 @@ def test_labels_of_findings_follow_the_truth_and_a_label_that_is_half_missing_ke
     for blocks, columns, entry in ((GRADED, 2, 1.0), (cells, 4, 0.5**0.5)):
         told = said(blocks, inputs, truth, classes=columns)
         sums = contribution_sum(blocks, told, None, weight_units=2**20, classes=columns) / 2**20 / entry
-        soft = soft_findings_of(blocks, pool, sums + rng.normal(0, 5, sums.shape), records=6000, sigma=5)
+        soft = soft_findings_of(blocks, pool, NoisySums(sums + rng.normal(0, 5, sums.shape), records=6000, sigma=5))
         assert soft.probabilities.shape == wanted.shape
         assert len(soft.findings) == 2
         for at in range(2):
