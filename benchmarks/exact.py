@@ -21,7 +21,7 @@ from scipy.special import log_ndtr, logsumexp
 from benchmarks.exact_per_instance import QuerySetting, total_rdp
 from benchmarks.papers.students import published_threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.research.papernot import answer_probability, total_label_rdp
+from protocols.research.data_dependent import answer_probability, total_label_rdp
 
 ORDERS, QUERIES, SAMPLE, DELTA = np.arange(2.0, 51.0), 640, 8, 1e-5
 SETTING = QuerySetting(sigma=40.0, threshold=200.0, sigma_threshold=150.0)

@@ -36,7 +36,7 @@ from numpy import ndarray
 from protocols.bounds.rdp import check_orders, check_sensitivity
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
-from protocols.research.papernot import check_counts
+from protocols.research.data_dependent import check_counts
 from protocols.research.private import Private
 from protocols.votes import ABSTAIN, check_votes
 

@@ -21,7 +21,7 @@ from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
 from protocols.mechanisms.winner_law import gaussian_reaching_log_law
 from protocols.noise import check_sigma
-from protocols.research.papernot import check_counts
+from protocols.research.data_dependent import check_counts
 from protocols.research.private import Private
 
 _SQRT_2 = np.sqrt(2.0)

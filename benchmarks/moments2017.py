@@ -27,9 +27,9 @@ from protocols.research.data_dependent import (
     QueryVotes,
     Units,
     alike_units,
+    check_counts,
     spread_over_units,
 )
-from protocols.research.papernot import check_counts
 from protocols.research.private import Private
 
 MOMENTS = np.arange(1, 129)

@@ -21,7 +21,7 @@ from benchmarks.papers.paper import Cell, Task, points
 from benchmarks.papers.students import counts_of, ensemble_votes, released, student_accuracy
 from benchmarks.papers.votes import DATA_DEPENDENT_MEANS, WORST_CASE_MEANS, confident_figures, worst_case
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.research import papernot
+from protocols.research.data_dependent import answer_probability
 from protocols.votes import plurality
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
@@ -73,7 +73,7 @@ def glyph_like(row: dict[str, Any], size: Size, task: Task) -> Sequence[Cell]:
     mechanism = ConfidentGNMax(
         sigma=row["sigma2"] * scale, sigma_threshold=row["sigma1"] * scale, threshold=row["T"] * scale
     )
-    answer = papernot.answer_probability(
+    answer = answer_probability(
         counts.max(axis=1), sigma_threshold=row["sigma1"] * scale, threshold=row["T"] * scale
     ).for_research()
     least = confident_figures(counts, mechanism, delta=row["delta"]).expected_mironov

@@ -21,7 +21,7 @@ from benchmarks.papers.votes import (
 )
 from benchmarks.sanitised import corrected_cost, understated_published_cost
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.research import papernot
+from protocols.research.data_dependent import answer_probability
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.sources import DataSource, published
@@ -120,7 +120,7 @@ def _table_1(row: dict[str, Any], task: Task) -> Sequence[Cell]:
         least = confident_figures(counts, mechanism, delta=row["delta"]).expected_mironov
         assert least is not None  # the accountant's mechanism has a threshold
         epsilon = float(least.epsilon[0])
-        answer = papernot.answer_probability(
+        answer = answer_probability(
             counts.max(axis=1), sigma_threshold=float(row["sigma1"]), threshold=float(row["T"])
         )
         answered = float(answer.for_research().sum())

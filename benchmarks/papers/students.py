@@ -36,7 +36,7 @@ from protocols.bounds.rdp import check_orders, check_sensitivity
 from protocols.crypto.randomness import simulation_rng
 from protocols.mechanisms import Mechanism
 from protocols.noise import check_sigma, simulated
-from protocols.research import papernot
+from protocols.research.data_dependent import answer_probability, each_label_rdp
 from protocols.votes import count_votes
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
@@ -259,7 +259,7 @@ def _spent(
         labels = np.stack(
             [
                 # Only shown: nothing here charges or stops a study.
-                papernot.each_label_rdp(counts[part], _ORDERS, sigma=terms.sigma, sensitivity=votes).for_research()
+                each_label_rdp(counts[part], _ORDERS, sigma=terms.sigma, sensitivity=votes).for_research()
                 for votes in sensitivity.tolist()
             ],
             axis=1,
@@ -277,7 +277,7 @@ def most_labels(
     tests = published_threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
     left = epsilon[:, None] + np.log(terms.delta) / (_ORDERS - 1)
     asked = np.floor((left / tests).max(axis=1).min())
-    passed = papernot.answer_probability(
+    passed = answer_probability(
         np.array([votes]), sigma_threshold=terms.sigma_threshold, threshold=terms.threshold
     )
     # No vote was looked at.

@@ -1,21 +1,268 @@
 """The label-only suprema over the whole line (bit) and the whole plane (label), as rigorous upper bounds.
 
 Outside a box the divergence is bounded in closed form (docs/explanation/label-only-bound.md, section 5); inside it
-`label_cells.supremum` is used. Each function takes one problem per array element, and returns the Gaussian bound where
+`supremum` is used. Each function takes one problem per array element, and returns the Gaussian bound where
 the label-only bound would gain little or is irrelevant in practice.
+
+Upper bounds on a divergence over whole cells, and the branch and bound that uses them.
+
+For a point v write G(v) = e^((a-1) D_a(P(v) || Q(v))) - 1 = sum_i p_i psi(L_i) with p_i the outcomes'
+probabilities before the move, L_i the logarithm of after/before, and
+psi(L) = e^(-(a-1) L) - 1 + (a-1)(e^L - 1): convex, zero with zero slope at zero, so nothing cancels for small
+moves. `cell_bounds` bounds G on the cube |h_j| <= radius about each centre with an error of the order of
+radius^2; `supremum` halves the cells that may still hold the maximum. The proof is in
+docs/explanation/label-only-bound.md, sections 3 and 4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import scipy
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
-from protocols.bounds.label_cells import Problems, raised, supremum
-from protocols.bounds.label_cones import bit_model, label_model
+from protocols.bounds.label_cones import LocalModel, bit_model, label_model
+
+_Experiment = Callable[[Float64[ndarray, "cells axes"], Float64[ndarray, " cells"]], LocalModel]
+"""(points, shifts) -> the outcomes there: bit_model or label_model."""
+
+RegionBound = Callable[[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"], float], Float64[ndarray, " cells"]]
+"""(owner, centres, radius) -> another upper bound of G on each cell (infinity where it has none)."""
+
+_LARGEST_EXPONENT = 600.0  # larger exponents are cut to it; problems with G near exp(600) are not admitted
+_STEEPEST = 60.0  # cells across which a probability may change by more than exp(60) have no small-move bound
+_FIRST_RADIUS = 0.5
+_BLOCK = 2048
+_DEEPEST = 40
+
+
+@dataclass(frozen=True)
+class Problems:
+    """One supremum for every (shift, order), sought in the box [low, high] of each.
+
+    shifts > 0; orders > 1; lower: any value that G is known to reach or approach; tolerance: the relative
+    amount of D = ln(1 + G)/(a - 1) by which the result may exceed the true supremum.
+    """
+
+    shifts: Float64[ndarray, " problems"]
+    orders: Float64[ndarray, " problems"]
+    low: Float64[ndarray, "problems axes"]
+    high: Float64[ndarray, "problems axes"]
+    lower: Float64[ndarray, " problems"]
+    tolerance: float
+
+
+def supremum(problems: Problems, experiment: _Experiment, region_bound: RegionBound) -> Float64[ndarray, " problems"]:
+    """An upper bound of max(lower, sup of G over the box), at most `tolerance` (of D) above it."""
+    best = problems.lower.copy()
+    left_over = np.zeros_like(best)
+    radius = _FIRST_RADIUS
+    owner, centres = _tile(problems.low, problems.high, radius)
+    for depth in range(_DEEPEST):
+        elsewhere = region_bound(owner, centres, radius)
+        keep = elsewhere > raised(best, problems.tolerance)[owner]
+        owner, centres, elsewhere = owner[keep], centres[keep], elsewhere[keep]
+        value, bound = _evaluate(problems, experiment, owner, centres, radius)
+        np.maximum.at(best, owner, value)
+        bound = np.minimum(bound, elsewhere)
+        keep = bound > raised(best, problems.tolerance)[owner]
+        owner, centres = owner[keep], centres[keep]
+        if len(owner) == 0:
+            break
+        if depth == _DEEPEST - 1:
+            np.maximum.at(left_over, owner, bound[keep])
+            break
+        radius /= 2.0
+        corners = radius * np.array(list(product((-1.0, 1.0), repeat=centres.shape[1])))
+        centres = (centres[:, None, :] + corners).reshape(-1, centres.shape[1])
+        owner = np.repeat(owner, len(corners))
+    return np.maximum(raised(best, problems.tolerance), left_over)
+
+
+def raised(value: Float64[ndarray, "..."], tolerance: float) -> Float64[ndarray, "..."]:
+    """The G whose divergence ln(1 + G)/(a - 1) is about (1 + tolerance) times that of `value` >= 0."""
+    growth = np.where(value > 1e-8, (1.0 + value) * np.log1p(value) / np.maximum(value, 1e-8), 1.0)
+    return value * (1.0 + tolerance * growth)
+
+
+def cell_bounds(
+    model: LocalModel, shifts: Float64[ndarray, " cells"], orders: Float64[ndarray, " cells"], radius: float
+) -> tuple[Float64[ndarray, " cells"], Float64[ndarray, " cells"]]:
+    """(G at the centre, an upper bound of G on the cube of half side `radius` about it), for every cell.
+
+    The bound is the smaller of two. First: the Taylor polynomial of second degree, maximised over the cube,
+    plus a bound on the third derivative, itself the smaller of one that is sharp for small moves and one that
+    is sharp for large ones. Second: each p_i^a q_i^(1-a) is below an exponential of a linear function, which is
+    maximal at a corner: sharp on large cells.
+    """
+    axes = len(model.slope)
+    distance = np.sqrt(axes) * shifts
+    beta = orders - 1.0
+    log_p, ratio = model.log_p, model.log_ratio
+    fallen, grown = np.exp(log_p - beta * ratio), np.exp(log_p + ratio)
+    terms = _weighted_second(log_p, -beta * ratio) + beta * _weighted_second(log_p, ratio)
+    terms_first = beta * (_weighted_first(log_p, ratio) - _weighted_first(log_p, -beta * ratio))
+    terms_second = beta**2 * fallen + beta * grown
+    value = terms.sum(axis=0)
+    quadratic = value + _quadratic_reach(model, terms, terms_first, terms_second, radius)
+
+    # Reach of derivatives along vectors of the cube, of length up to `length` (section 3).
+    length = radius * np.sqrt(axes)
+    third = length**3 * np.minimum(4.0, 6.0 * distance)
+    slope_reach = radius * np.abs(model.slope).sum(axis=0)
+    ratio_bend = np.minimum(
+        radius**2 * np.abs(model.ratio_bend).sum(axis=(0, 1)) + third,
+        length**2 * np.minimum(2.0 * distance, 1.0),
+    )
+    net_bend = radius**2 * np.abs(model.bend - beta * model.ratio_bend).sum(axis=(0, 1))
+    small = _small_move_third(model, terms, beta, radius, slope_reach, ratio_bend, third)
+    net_third = 2.0 * length**3 + beta * third
+    net_bend = net_bend + net_third
+    net_slope = radius * np.abs(model.slope - beta * model.ratio_slope).sum(axis=0)
+    peak = np.exp(np.minimum(log_p - beta * ratio + net_slope + net_bend / 2.0, _LARGEST_EXPONENT))
+    net_slope = net_slope + net_bend
+    large = (peak * (net_slope**3 + 3.0 * net_slope * net_bend + net_third)).sum(axis=0)
+    taylor = quadratic + np.minimum(small, large) / 6.0
+
+    tilt = radius * (model.slope - beta * model.ratio_slope)
+    stray = length**2 / 2.0 * np.minimum(2.0 * distance, 1.0)
+    steep = np.full(len(value), -np.inf)
+    for sign in product((-1.0, 1.0), repeat=axes):
+        exponent = np.minimum(log_p - beta * (ratio - stray) + np.tensordot(sign, tilt, axes=1), _LARGEST_EXPONENT)
+        steep = np.maximum(steep, np.exp(exponent).sum(axis=0))
+    return value, np.minimum(taylor, steep - 1.0)
+
+
+def _quadratic_reach(
+    model: LocalModel,
+    terms: Float64[ndarray, "outcomes cells"],
+    terms_first: Float64[ndarray, "outcomes cells"],
+    terms_second: Float64[ndarray, "outcomes cells"],
+    radius: float,
+) -> Float64[ndarray, " cells"]:
+    """An upper bound of gradient.h + h.Hessian.h/2 of G over the cube, exact for a diagonal Hessian."""
+    slope, ratio_slope = model.slope, model.ratio_slope
+    reach = np.zeros(terms.shape[1])
+    for j, k in combinations_with_replacement(range(len(slope)), 2):
+        crossed = slope[j] * ratio_slope[k] + slope[k] * ratio_slope[j]
+        second = (
+            terms * (slope[j] * slope[k] + model.bend[j, k])
+            + terms_first * (crossed + model.ratio_bend[j, k])
+            + terms_second * ratio_slope[j] * ratio_slope[k]
+        ).sum(axis=0)
+        if j != k:
+            reach += np.abs(second) * radius**2
+            continue
+        first = np.abs((terms * slope[j] + terms_first * ratio_slope[j]).sum(axis=0))
+        inside = first < -second * radius  # the parabola's top lies within the cube
+        top = np.where(inside, first, 0.0) / (-2.0 * np.where(inside, second, -1.0)) * first
+        reach += np.where(inside, top, first * radius + second * radius**2 / 2.0)
+    return reach
+
+
+def _small_move_third(
+    model: LocalModel,
+    terms: Float64[ndarray, "outcomes cells"],
+    beta: Float64[ndarray, " cells"],
+    radius: float,
+    slope_reach: Float64[ndarray, "outcomes cells"],
+    ratio_bend: Float64[ndarray, "outcomes cells"],
+    third: Float64[ndarray, " cells"],
+) -> Float64[ndarray, " cells"]:
+    """A bound of |D^3 G[h,h,h]| over the cube that vanishes like shift^2 (section 3, step 4)."""
+    square = radius**2 * len(model.slope)
+    ratio_slope = radius * np.abs(model.ratio_slope).sum(axis=0)
+    reach = ratio_slope + ratio_bend / 2.0
+    low, high = model.log_ratio - reach, model.log_ratio + reach
+    log_weight = model.log_p + slope_reach
+    falling = np.exp(np.minimum(log_weight - beta * low, _LARGEST_EXPONENT))
+    rising = np.exp(np.minimum(log_weight + high, _LARGEST_EXPONENT))
+    psi_first = beta * np.maximum(
+        _weighted_first(log_weight, high) - _weighted_first(log_weight, -beta * high),
+        _weighted_first(log_weight, -beta * low) - _weighted_first(log_weight, low),
+    )
+    psi = np.exp(np.minimum(slope_reach, _STEEPEST)) * terms + reach * psi_first
+    psi_second = beta**2 * falling + beta * rising
+    psi_third = beta**3 * falling + beta * rising
+    first, ratio_first = slope_reach + square, ratio_slope + ratio_bend
+    whole = (
+        psi * (first**3 + 3.0 * first * square + 2.0 * square**1.5)
+        + psi_first * (3.0 * ratio_first * (first**2 + square) + 3.0 * first * ratio_bend + third)
+        + psi_second * 3.0 * ratio_first * (first * ratio_first + ratio_bend)
+        + psi_third * ratio_first**3
+    ).sum(axis=0)
+    return np.where(slope_reach.max(axis=0) > _STEEPEST, np.inf, whole)
+
+
+def _evaluate(
+    problems: Problems,
+    experiment: _Experiment,
+    owner: Int64[ndarray, " cells"],
+    centres: Float64[ndarray, "cells axes"],
+    radius: float,
+) -> tuple[Float64[ndarray, " cells"], Float64[ndarray, " cells"]]:
+    """`cell_bounds` in blocks that fit the processor's cache.
+
+    Cells lie on one lattice, so problems of equal shift share them: the experiment, which does not depend on
+    the order and costs most, is evaluated once for each shift and cell.
+    """
+    value, bound = np.empty(len(owner)), np.empty(len(owner))
+    _, shift_of = np.unique(problems.shifts, return_inverse=True)
+    place = np.rint(centres / radius).astype(np.int64)
+    keys = (shift_of[owner], *place.T)
+    sequence = np.lexsort(keys)
+    changes = np.any([np.diff(key[sequence]) != 0 for key in keys], axis=0)
+    for start in range(0, len(owner), _BLOCK):
+        cells = sequence[start : start + _BLOCK]
+        first = np.concatenate([[True], changes[start : start + len(cells) - 1]])
+        model = experiment(centres[cells[first]], problems.shifts[owner[cells[first]]])
+        problem = owner[cells]
+        value[cells], bound[cells] = cell_bounds(
+            model.take(np.cumsum(first) - 1), problems.shifts[problem], problems.orders[problem], radius
+        )
+    return value, bound
+
+
+def _tile(
+    low: Float64[ndarray, "problems axes"], high: Float64[ndarray, "problems axes"], radius: float
+) -> tuple[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"]]:
+    """The centres of the cubes of half side `radius` of one lattice that cover each box, and the box each belongs
+    to.
+    """
+    low = np.floor(low / (2.0 * radius)) * 2.0 * radius
+    counts = np.maximum(np.ceil((high - low) / (2.0 * radius)).astype(np.int64), 1)
+    sizes = counts.prod(axis=1)
+    owner = np.repeat(np.arange(len(low)), sizes)
+    position = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    columns = []
+    for axis in range(low.shape[1]):
+        columns.append(position % counts[owner, axis])
+        position = position // counts[owner, axis]
+    centres: Float64[ndarray, "cells axes"] = low[owner] + radius * (2.0 * np.stack(columns, axis=-1) + 1.0)
+    return owner, centres
+
+
+def _weighted_first(log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    """e^log_weight (e^z - 1) without overflow where log_weight + z is moderate."""
+    size = np.exp(np.minimum(log_weight + np.maximum(z, 0.0), _LARGEST_EXPONENT))
+    weighted: Float64[ndarray, "..."] = -np.sign(z) * size * np.expm1(-np.abs(z))
+    return weighted
+
+
+def _weighted_second(log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    """e^log_weight (e^z - 1 - z), accurate for small z and without overflow."""
+    small = np.clip(z, -0.3, 0.3)
+    series = np.zeros_like(z)
+    for n in range(14, 2, -1):
+        series = small / n * (1.0 + series)
+    near = np.exp(log_weight) * small * small / 2.0 * (1.0 + series)
+    far = np.exp(np.minimum(log_weight + z, _LARGEST_EXPONENT)) - np.exp(log_weight) * (1.0 + z)
+    return np.where(np.abs(z) <= 0.3, near, far)
+
 
 _MARGIN = 3.0  # distance from the tilted means at which the closed-form bounds take over
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)

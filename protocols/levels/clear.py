@@ -1,11 +1,14 @@
-"""Level `clear`: the coordinator sees the votes, adds them up with noise, and is trusted with both."""
+"""Level `clear`: the coordinator sees the votes, adds them up with noise, and is trusted with both.
+
+It also sees how far one party's sum stands apart from those of all others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
@@ -15,8 +18,34 @@ from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
 from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
-from protocols.sums.unlike import distances
+from protocols.sums.contributions import Claim
 from protocols.wire.messages import ConcealedVotes, Outcome, VoteReply, VoteRequest
+
+
+def distances(
+    sums: Int64[ndarray, "parties rows columns"], claims: Sequence[Claim], declared: Sequence[int | None]
+) -> Float64[ndarray, " parties"] | None:
+    """Of each party, how far its units' mean is from that of all others, over the root of the mean square of that
+    distance if all units were drawn alike and each as long as it may be: about 1 then, or less.
+
+    claims: of the parties; declared: their numbers of units, which whole cells say themselves. None where a number is
+    known neither way, or of fewer than two parties.
+    """
+    held = [
+        float(each.sum()) / (claim.step * claim.votes) if claim.whole else units
+        for each, claim, units in zip(sums, claims, declared, strict=True)
+    ]
+    if len(held) < 2 or not all(held):
+        return None
+    counts = np.array(held, dtype=np.float64)[:, None]
+    said = np.stack([each.ravel() / claim.weight_units for each, claim in zip(sums, claims, strict=True)])
+    others, rest = said.sum(axis=0) - said, counts.sum() - counts
+    away = np.linalg.norm(said / counts - others / rest, axis=1)
+    spread = max(1.0 - float(((said.sum(axis=0) / counts.sum()) ** 2).sum()), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far: Float64[ndarray, " parties"] = away / np.sqrt(spread * (1 / counts + 1 / rest))[:, 0]
+    return far
+
 
 _UNLIKE_OTHERS = "unlike others"
 
@@ -111,7 +140,7 @@ def _note_unlike(reserved: ReservedBatch, cast: Int64[ndarray, "seats rows colum
 
 
 def unlike_others(study: Study, ledger: Ledger) -> dict[str, float]:
-    """How far each seat's sum of units' votes stood apart (sums/unlike.py), the furthest first; {} if not known."""
+    """How far each seat's sum of units' votes stood apart (`distances`), the furthest first; {} if not known."""
     stored = ledger.stored(0)
     kept = None if stored is None else ledger.noted(stored.digest, _UNLIKE_OTHERS)
     pairs = zip(study.seats, np.frombuffer(kept or b"", dtype="<f8").tolist(), strict=False)

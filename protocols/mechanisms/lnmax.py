@@ -1,7 +1,7 @@
 """LNMax: the argmax of the histogram plus independent Laplace noise (Papernot et al. 2017, section 2.1).
 
 The worst case that budgets are charged is Mironov's RDP of the Laplace mechanism on the two counts that a moved vote
-changes, which is never above the data-independent part of the 2017 moments accountant (papernot.py).
+changes, which is never above the data-independent part of the 2017 moments accountant (research/data_dependent.py).
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ _LEAST_COUNTED = 100
 
 
 class Purpose(ABC):
-    """What a sum is for. words: of protocols/claims/votes.py; given: the option by which a hospital is given what is
-    asked, "" for none; pool: whether there is a public pool; by_site: whether hospitals' sums are released one by one
-    where the coordinator sees them."""
+    """What a sum is for. words: of protocols/claims/protection.py; given: the option by which a hospital is given what
+    is asked, "" for none; pool: whether there is a public pool; by_site: whether hospitals' sums are released one by
+    one where the coordinator sees them."""
 
     name: ClassVar[str]
     words: ClassVar[str]

@@ -71,7 +71,7 @@ class TeacherVotes:
     participation_name: str
     asks: Asked = ONE_CLASS
     by: ClassVar[str] = "teacher"
-    # How sentences call it (protocols/claims/votes.py), and whether hospitals' sums are released one by one.
+    # How sentences call it (protocols/claims/protection.py), and whether hospitals' sums are released one by one.
     words: ClassVar[str] = "teacher"
     # Whether a public pool is labelled.
     pool: ClassVar[bool] = True

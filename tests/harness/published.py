@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.research.papernot import total_label_rdp
+from protocols.research.data_dependent import total_label_rdp
 
 
 def label_rdp(

@@ -39,7 +39,7 @@ from party.teachers.onnx_file import onnx
 from party.voting.contribution import SeatVotes, keep_votes, read_contribution
 from party.voting.trained import load_model, read_teachers_manifest, save_model
 from protocols.array_files import array_names, check_archive, read_array, read_arrays
-from protocols.bounds import label_only_table
+from protocols.bounds import label_only
 from protocols.crypto.identity import (
     certificate_from_pem,
     certificate_request,
@@ -193,8 +193,8 @@ def readers(folder: Path) -> dict[str, Reader]:
         "onnx": Reader("teacher.onnx", _onnx(), lambda path: onnx(device="cpu").load(path)),
         "bounds": Reader(
             "table.npz",
-            label_only_table.TABLE_PATH.read_bytes(),
-            lambda path: label_only_table.load_bounds.__wrapped__(path),
+            label_only.TABLE_PATH.read_bytes(),
+            lambda path: label_only.load_bounds.__wrapped__(path),
         ),
         "statement": Reader("privacy.json", b"", read_statement),
         "release json": Reader("privacy.json", b"{}", read_release_json),

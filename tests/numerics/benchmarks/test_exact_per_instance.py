@@ -15,7 +15,7 @@ from benchmarks.exact_per_instance import QuerySetting, query_rdp, total_rdp
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.mechanisms.decision import Decision
-from protocols.research.papernot import total_label_rdp
+from protocols.research.data_dependent import total_label_rdp
 from protocols.votes import ABSTAIN
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "exact_divergence.json").read_text())

@@ -18,7 +18,7 @@ from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import float_noise_distance
-from protocols.research import papernot
+from protocols.research.data_dependent import total_label_rdp
 from simulations.membership.attack import advantage_ceiling, area_ceiling
 from tests.harness.pages import ROOT, section
 
@@ -147,7 +147,7 @@ def test_float64_noise_takes_the_stated_share_of_delta() -> None:
 
 def test_data_dependent_costs_of_one_histogram_are_those_stated() -> None:
     counts, order = np.array([[200.0, 30.0, 20.0]]), number(14)
-    bound = papernot.total_label_rdp(counts, order, sigma=40.0, sensitivity=number(1)).for_research()[0, 0]
+    bound = total_label_rdp(counts, order, sigma=40.0, sensitivity=number(1)).for_research()[0, 0]
     directions = query_rdp(counts, order, setting=QuerySetting(sigma=40.0), sensitivity=1).for_research()
     exact = max(directions.forward[0, 0], directions.reverse[0, 0])
     said("10.3 The divergence itself", f"{14 / 40**2:.5f}", f"{bound:.2e}", f"{exact:.2e}")

@@ -18,8 +18,7 @@ from protocols.claims.coverage import (
 )
 from protocols.claims.in_short import in_short
 from protocols.claims.languages import number, sees_votes, unprotected
-from protocols.claims.levels import LEVEL_WORDS
-from protocols.claims.protection import Protection
+from protocols.claims.protection import LEVEL_WORDS, Protection
 from protocols.claims.strength import Figure
 from protocols.claims.who_sees import (
     guardian_sees,

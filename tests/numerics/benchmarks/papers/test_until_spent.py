@@ -11,7 +11,7 @@ from benchmarks.papers.students import (
     published_weights,
     spent_after,
 )
-from protocols.research import papernot
+from protocols.research import data_dependent
 
 TERMS = Terms(sigma=4.0, sigma_threshold=5.0, threshold=14.0, delta=1e-3)
 ORDERS = np.arange(2.0, 51.0)
@@ -19,7 +19,7 @@ ORDERS = np.arange(2.0, 51.0)
 
 def epsilon_of(counts, answered, sensitivity):
     """What a group has spent after these queries, converted as in Mironov 2017."""
-    labels = papernot.total_label_rdp(
+    labels = data_dependent.total_label_rdp(
         counts, ORDERS, sigma=TERMS.sigma, sensitivity=np.array([sensitivity]), times=answered.astype(float)
     ).for_research()[0]
     tests = len(counts) * ORDERS * (sensitivity / TERMS.sigma_threshold) ** 2 / 2

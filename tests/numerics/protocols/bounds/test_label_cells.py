@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.bounds.label_cells import Problems, cell_bounds, raised, supremum
 from protocols.bounds.label_cones import bit_model, label_model
+from protocols.bounds.label_supremum import Problems, cell_bounds, raised, supremum
 
 
 @pytest.mark.parametrize(("model", "axes"), [(bit_model, 1), (label_model, 2)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from protocols.bounds.label_only_table import ORDERS, SHIFTS, Table, covers, interpolate, load_bounds, save
+from protocols.bounds.label_only import ORDERS, SHIFTS, Table, covers, interpolate, load_bounds, save
 from protocols.bounds.label_supremum import bit_supremum, label_supremum
 from protocols.errors import DataCorrupt
 from tests.harness.refusals import refuses

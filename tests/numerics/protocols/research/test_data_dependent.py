@@ -15,8 +15,7 @@ from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
 from protocols.research import DATA_DEPENDENT as OWN
-from protocols.research.data_dependent import FIGURE_ORDERS, Circumstances, QueryVotes, Units
-from protocols.research.papernot import total_threshold_rdp
+from protocols.research.data_dependent import FIGURE_ORDERS, Circumstances, QueryVotes, Units, total_threshold_rdp
 from protocols.research.private import Private
 from protocols.votes import ABSTAIN
 from tests.harness.published import label_rdp, moments_to_epsilon

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.students import published_threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
-from protocols.research.papernot import (
+from protocols.research.data_dependent import (
     _log_q,
     answer_probability,
     total_label_rdp,

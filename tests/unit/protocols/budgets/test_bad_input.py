@@ -9,7 +9,7 @@ from protocols.budgets.accountant import ACCOUNTANTS, accountant
 from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
-from protocols.research import papernot
+from protocols.research.data_dependent import answer_probability
 from tests.harness.refusals import refuses
 
 ONE, TWO = np.ones(1), np.full(1, 2.0)
@@ -57,7 +57,7 @@ REFUSED = {
     "a rate above 1": lambda: Sensitivity(ONE, TWO, delta_squared=2),
     "a rate of 0": lambda: Sensitivity(ONE, values(0), delta_squared=2),
     "an answer rate below 0": lambda: filters(answer_rate=-1.0),
-    "an answer probability of no number": lambda: papernot.answer_probability(
+    "an answer probability of no number": lambda: answer_probability(
         values(np.nan), sigma_threshold=3.0, threshold=1.0
     ),
     "a tested count of no number": lambda: label_law.log_answered(values(np.nan), sigma_threshold=3.0, threshold=1.0),
