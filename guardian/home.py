@@ -306,8 +306,8 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         *(f"  - {line}" for line in not_covered_by_guardian(about)),
         "  - Without your keys and ledger the study cannot continue: back the home up, and never run two copies of it.",
         "",
-        "Read the fingerprint of your keys out to each hospital by telephone; they type it when they approve. Whoever",
-        "replaces your keys in their file replaces you.",
+        "Read the fingerprint of your keys out to each hospital by telephone; they type it when they approve.",
+        "Otherwise a coordinator could put other keys into their file, and see every vote.",
         f"fingerprint of your keys {guarded(level).fingerprint}",
         f"in words                 {phrase(guarded(level).fingerprint)}",
     ]

@@ -65,7 +65,7 @@ class Callers:
         with self._lock:
             if self._open[caller.name] >= _EACH:
                 raise Refused(
-                    Code.BUSY, f"{caller.name!r} has {_EACH} conversations open; allowed: so many; ask again later"
+                    Code.BUSY, f"{caller.name!r} has {_EACH} conversations open; allowed: at most that; ask again later"
                 )
             self._open[caller.name] += 1
         try:

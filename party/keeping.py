@@ -331,7 +331,7 @@ def restore(
     try:
         make_home(home.path)
         write_atomically(
-            home.restoring, f"{used.resolve()} is restored here. While this file is here, the home is not whole.\n"
+            home.restoring, f"{used.resolve()} is being restored here. The home is complete once this file is gone.\n"
         )
         for name, content in archive.parts.items():
             write_atomically(home.path / name, content)
@@ -355,7 +355,7 @@ def restore(
         sync(home.path)
     except OSError as error:
         raise StorageFailed(
-            f"cannot delete {home.restoring}: {error.strerror}; delete it: the home is whole"
+            f"cannot delete {home.restoring}: {error.strerror}; delete it, the home is complete"
         ) from error
     return said
 

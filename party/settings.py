@@ -115,8 +115,8 @@ def read_settings(path: Path) -> PartySettings:
     if "patient" in lifetime and not settings.data.patient:
         # Without it a patient's records would lie with several teachers, and vote as several units.
         raise InvalidInput(
-            f"{path}: data.patient is {settings.data.patient!r}, and [lifetime.patient] is set; allowed: what names "
-            "each record's patient (also where each record is of another one)"
+            f"{path}: data.patient is {settings.data.patient!r}, and [lifetime.patient] is set; allowed: what "
+            "identifies each record's patient, even if no patient has two records"
         )
     if (settings.teachers.features is None) != (settings.teachers.features_sha256 == ""):
         raise InvalidInput(f"{path}: teachers has one of features and features_sha256; allowed: both, or neither")

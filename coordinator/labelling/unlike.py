@@ -23,5 +23,5 @@ def unlike_hospitals(store: Store, study: str) -> str:
     return (
         "How far each hospital's records are from all others' (1 if they were drawn alike; for you alone, as it is not "
         f"protected):\n{text_table(['hospital', 'distance'], [[seat, f'{far:.1f}'] for seat, far in found.items()])}\n"
-        "Hospitals differ, so this accuses nobody: four real ones had 2.4 to 5.1, made-up records 4.8 to 13.\n"
+        "A large distance is no proof of a fault: four real hospitals had 2.4 to 5.1, made-up records 4.8 to 13.\n"
     )

@@ -45,9 +45,8 @@ def parse_questions(named: str) -> tuple[str, int | None]:
     if kind not in (GIVEN, UNCERTAINTY, *POOL_ORDERS) or (
         colon and (kind == GIVEN or not (number.isascii() and number.isdecimal()))
     ):
-        raise InvalidInput(
-            f"questions is {named[:80]!r}; allowed: {GIVEN}, {', '.join(POOL_ORDERS)}:N, {UNCERTAINTY}:N"
-        )
+        allowed = f"{GIVEN}, {', '.join(POOL_ORDERS)}, {UNCERTAINTY}; with a number: NAME:N"
+        raise InvalidInput(f"questions is {named[:80]!r}; allowed: {allowed}")
     return kind, int(number) if colon else None
 
 

@@ -192,7 +192,7 @@ def in_order(
     if kind == UNCERTAINTY:
         raise InvalidInput(
             f"questions is {named!r}, which is no order of a pool: they are chosen between batches, by the labels so "
-            f"far; allowed: {GIVEN}, {', '.join(POOL_ORDERS)}:N"
+            f"far; allowed: {GIVEN}, {', '.join(POOL_ORDERS)}; with a number: NAME:N"
         )
     found = features_for(pool, features, columns=columns, seed=seed)(pool)
     return np.asarray(installed_part(POOL_ORDERS, kind)(found, number=number, seed=seed), np.int64)

@@ -37,7 +37,7 @@ _WRONGLY = "wrongly named, with 50 of 100 found"
 # What the cover of a release explains, as people who read it are no statisticians.
 _WORDS = {
     "model (student)": "What is handed out. It is made of what was released alone, never of a hospital's records.",
-    "pool": "The open records, of none of the hospitals' patients, that the study gave labels to.",
+    "pool": "The public records that the study labelled. None is of a patient of these hospitals.",
     "epsilon, delta": "How much one person's data can show in what is released, in the worst case: the smaller, the "
     "better they are protected. Delta is a small remainder.",
     "cap": "The most epsilon that a hospital allowed the study. Its own node enforces it.",

@@ -194,8 +194,8 @@ def approval_words(
         *_who_sees(study, about),
         "",
         f"What it may cost, at most ({about.figures}; {accountant(study.accountant_name).statement}), for "
-        f"{about.unit_in_words}. It compares their data with any other in their place, against anyone who sees "
-        f"{about.view_in_words}:",
+        f"{about.unit_in_words}, whose data are compared with any others in their place. The observer is anyone who "
+        f"sees {about.view_in_words}:",
     ]
     lines += _COST[type(study.votes)](study, party, settings)
     return lines + _warnings(study, party) + lifetime_lines(study, settings, forecasts) + _last(study, settings)

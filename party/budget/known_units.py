@@ -114,7 +114,7 @@ class KnownUnits:
             )
             for other in sorted({*others} - earlier):
                 if not self._database.execute("SELECT 1 FROM known WHERE data_set = ?", (other,)).fetchone():
-                    raise refused(data_set, other, f"nothing is kept by which it could be compared with {other!r}")
+                    raise refused(data_set, other, f"no digests of {other!r} are kept to compare it with")
         seen = frozenset().union(*names.values())
         if units.names and len(seen) >= _MOST * len(units.names):
             most = max(others, key=lambda other: len(names[other]))
@@ -159,8 +159,8 @@ class KnownUnits:
             if moved.any():
                 raise Refused(
                     Code.SPOKE_ELSEWHERE,
-                    f"seat {seat}: {int(moved.sum())} units have spoken in another seat of the study; allowed: the "
-                    "privacy group that they had then, in which they are counted",
+                    f"seat {seat}: {int(moved.sum())} units voted in another seat of the study; allowed: the "
+                    "privacy group that they had then",
                 )
             rows = [(study, int(unit), seat) for unit in units]
             self._database.executemany("INSERT OR IGNORE INTO spoken VALUES (?, ?, ?)", rows)
@@ -202,8 +202,8 @@ class KnownUnits:
         gone = int((~np.isin(spoken, units)).sum())
         if 2 * gone > len(spoken):
             raise InvalidInput(
-                f"{gone} of the {len(spoken)} patients who have spoken in the study are not in the records now; "
-                "allowed: data.patient, and patients' names, as they were, as each speaks in one privacy group"
+                f"{gone} of the {len(spoken)} patients who voted in the study are not in the records now; allowed: the "
+                "same data.patient and the same names, which show in which privacy group each patient votes"
             )
 
     def _known(self, data_set: str, kind: str) -> frozenset[int]:
@@ -233,6 +233,6 @@ def check_told_apart(named: bool, told_apart: bool) -> None:
     """Raises InvalidInput where a study was approved with names of patients, and now there are none."""
     if told_apart and not named:
         raise InvalidInput(
-            "data.patient is '', and the study was approved with names of patients, by which it is known in which seat "
-            "each has spoken; allowed: data.patient as it was"
+            "data.patient is '', but the study was approved with patients' names, which show in which seat each votes; "
+            "allowed: data.patient as it was"
         )

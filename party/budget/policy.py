@@ -288,8 +288,8 @@ class Policy:
             except (DataUnavailable, InvalidInput) as error:
                 raise Refused(
                     Code.LIFETIME_CAP_CHANGED,
-                    f"a cap for unit {unit!r} would count study {each.name!r}, approved by the home then at "
-                    f"{each.place}, and its file cannot be read there ({error}); allowed: the units as they were",
+                    f"a cap for unit {unit!r} must count study {each.name!r}, which the home then at {each.place} "
+                    f"approved, but cannot read that study's file ({error}); allowed: the units as they were",
                 ) from error
             cost = study_cost(study, each.party, unit=unit, spent=None, told_apart=each.told_apart)
             found.append((each.study, cost))
@@ -462,8 +462,8 @@ class Policy:
         if not set(units) <= set(caps):
             raise Refused(
                 Code.LIFETIME_CAP_CHANGED,
-                f"node.toml sets lifetime caps for {', '.join(sorted(caps))}; allowed: those of {', '.join(units)}, as "
-                f"studies of {data_set!r} were approved under them, and others beside them",
+                f"node.toml sets lifetime caps for {', '.join(sorted(caps))}; allowed: to keep those for "
+                f"{', '.join(units)}, under which studies of {data_set!r} were approved; others may be added",
             )
 
     def own_approval(self, digest: bytes, data_set: str, home: PartyHome) -> Approval:

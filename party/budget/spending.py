@@ -52,7 +52,7 @@ def code_of_doubt(doubt: Doubt) -> str:
 
 
 def bounded(value: float, bound: Exactness) -> str:
-    """A figure that is still the bound that it was: "5.978", "at most 8.391"."""
+    """A figure in words, with the bound that it is, if it is one: "5.978", "at most 8.391"."""
     if bound is Exactness.AT_LEAST:
         return f"not known: at least {at_least(value)}"
     return at_most(value) if bound is Exactness.EXACT else f"at most {at_most(value)}"

@@ -1,4 +1,4 @@
-"""The commands data check, map, score and predict: what this hospital's records are, mean and reach alone."""
+"""The commands data check, map, score and predict: whether records fit, what words mean, how good a model is."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _RELEASE = click.Path(path_type=Path, exists=True, file_okay=False)
     "--test",
     "test_file",
     type=click.Path(path_type=Path, exists=True),
-    help="Labelled records that were kept back [the own records, cross-validated].",
+    help="Labelled records that were kept back [your own records, cross-validated].",
 )
 def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test_file: Path | None) -> None:
     """Say how accurate this hospital's own model is, on records that it did not learn from; nothing leaves.

@@ -49,7 +49,7 @@ _CALL_S: Final = 15.0
 @click.option("--unit", type=click.Choice(["record", "patient", "party"]), help="Unit of the lifetime cap.")
 @click.option("--epsilon", type=float, help="Lifetime cap: epsilon.")
 @click.option("--delta", type=float, help="Lifetime cap: delta.")
-@click.option("--settle/--no-settle", default=None, help="Whether outcomes lower charges, in studies where they can.")
+@click.option("--settle/--no-settle", default=None, help="Charge less for what the coordinator says got no answer.")
 @click.option(
     "--policy", type=click.Path(path_type=Path),
     help="policy.sqlite of another home of this hospital, such as an earlier consortium's: keep its caps.",

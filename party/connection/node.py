@@ -221,7 +221,7 @@ class Node:
                 call.cancel()
                 return
             if session.unwritten_at is not None and time.monotonic() > session.unwritten_at + _UNWRITTEN_S:
-                self._on_event("dials_again", {"reason": "a ledger could not be written: what it missed is asked for"})
+                self._on_event("dials_again", {"reason": "a ledger could not be written; its batches are asked again"})
                 call.cancel()
                 return
             if session.welcomed_at is not None and time.monotonic() > look_at:

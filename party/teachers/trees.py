@@ -42,7 +42,7 @@ def check_trees(path: Path) -> None:
             _, classes, outputs = tree["__reduce__"]["args"]["content"]
             state = tree["content"]
             if tree["__reduce__"]["args"]["__loader__"] != "TupleNode" or state["__loader__"] != "DictNode":
-                raise DataCorrupt("a tree whose parts are not its own")
+                raise DataCorrupt("a tree whose parts have other types than a tree's")
             found = state["content"]
             counts, nodes, values = (_array(archive, each) for each in (classes, found["nodes"], found["values"]))
             if counts.dtype != np.int64 or counts.shape != (1,) or not counts[0] >= 1 or _number(outputs) != 1:

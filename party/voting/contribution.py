@@ -1,4 +1,4 @@
-"""What a hospital's records say in a study in which records vote: counted when it approves, and kept until it is asked.
+"""A hospital's votes in a study in which records vote: counted when it approves, and kept until it is asked.
 
 Everything that can be wrong is said before the study is approved, and so before anything is charged. What is kept is
 the sum of the contributions of one seat, which is private: it lies in the study's folder, which only its owner reads,
@@ -99,8 +99,8 @@ def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records
     """
     if study.unit == "patient" and records.patients is None:
         raise InvalidInput(
-            f"study {study.name!r} protects patients, and data.patient is ''; allowed: what names each record's "
-            "patient (also where each record is of another one)"
+            f"study {study.name!r} protects patients, and data.patient is ''; allowed: what identifies each "
+            "record's patient, even if no patient has two records"
         )
     return records.units if study.unit == "patient" else records.rows
 
@@ -116,8 +116,8 @@ def count_votes_of(
 ) -> list[SeatVotes]:
     """Counts the votes of this hospital's records, for each of the party's seats `but` those that were asked.
 
-    A patient who has spoken in another seat of the study (known) does not vote again, and one declared to be known at
-    more hospitals than the study allows for says nothing, as no charge covers it. Raises InvalidInput: fewer than
+    A patient who voted in another seat of the study (known) does not vote again, and one declared to be known at more
+    hospitals than the study allows for does not vote, as no charge covers it. Raises InvalidInput: fewer than
     two units, more than the study's population, a patient in two seats. Judges do not vote; nothing that is refused or
     said depends on how many they are.
     """
@@ -146,8 +146,8 @@ def count_votes_of(
         found = len(np.unique(units[rows]))
         if found < FEWEST_UNITS:
             raise InvalidInput(
-                f"seat {seat}: {found} protected unit ({study.unit}); allowed: at least {FEWEST_UNITS}, as a sum of "
-                "one is that one"
+                f"seat {seat}: {found} protected unit ({study.unit}); allowed: at least {FEWEST_UNITS}, because a "
+                "sum of one unit's votes shows them"
             )
         if found > votes.population:
             raise InvalidInput(

@@ -53,9 +53,8 @@ def alike(records: Records, mapping: DataMapping, study: DeployedStudy) -> Alike
         if counts["number"] < written:
             rule = "folded" if counts["folded"] == counts["number"] else "number"
             names = (
-                f"{written} names of patients are {counts[rule]} if it does not matter how they are written "
-                f"({_MATTERS[rule]}). If these are the same people: conclave-party data map STUDY --names {rule}; if "
-                "not: --names exact"
+                f"{written} names of patients become {counts[rule]} if {_MATTERS[rule]}. If these are the same people: "
+                f"conclave-party data map STUDY --names {rule}; if not: --names exact"
             )
     by_row = records.patients is None or "patient" not in study.votes.bounded(study.unit)
     more = len(records.labels) - len(np.unique(records.equal_rows)) if by_row and mapping.equal_rows is None else 0
@@ -67,7 +66,10 @@ def alike(records: Records, mapping: DataMapping, study: DeployedStudy) -> Alike
     return Alike(names, rows)
 
 
-_MATTERS: Final = {"folded": "case, blanks, invisible characters", "number": "as 007, 7 and 7.0"}
+_MATTERS: Final = {
+    "folded": "case, blanks and invisible characters are ignored",
+    "number": "007, 7 and 7.0 are the same name",
+}
 
 
 @dataclass(frozen=True)
