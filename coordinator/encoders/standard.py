@@ -85,7 +85,7 @@ def standardised(
     depths: how many features each depth of the network gives, where there are several: each depth then varies as much
     as another in all, and a feature's standard deviation is that of its depth.
     """
-    records = torch.from_numpy(pool)
+    records = torch.tensor(pool)
     says = {WEIGHTS: origin.weights, LICENCE: origin.licence}
     return onnx_bytes(_Standardised(network, records, depths), records[:2], outputs=("features",), says=says)
 
