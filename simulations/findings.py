@@ -129,11 +129,12 @@ def students_of(released: ReleasedStudents) -> tuple[ReleasedStudent, ...]:
 
 
 def auroc_on_tests(released: ReleasedStudents, dataset: Dataset) -> float | None:
-    """The mean AUROC of what `auroc_of` names, on the test records; None without labels to train on."""
+    """The mean AUROC of what `auroc_of` names, on the test records, before calibration; None without labels to train
+    on."""
     found = []
     for student, task in zip(students_of(released), dataset.tasks, strict=True):
         if student.trained_on:
-            chances = student.probabilities(task.test_inputs).astype(np.float64)
+            chances = student.said(task.test_inputs).astype(np.float64)
             for each in scored(task.classes):
                 found.append(auroc(chances[:, each], (task.test_labels == each).astype(np.int64)))
     return _mean(found)

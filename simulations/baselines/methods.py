@@ -18,15 +18,14 @@ from coordinator.queries.choice import GRADED
 from coordinator.students import EQUAL, SCORES, student_kind
 from coordinator.students.choice import ToLearn, usual_student
 from party.teachers import teacher_kind
-from party.teachers.finding_scores import auroc
 from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
-from protocols.study.findings import NOT_KNOWN, PRESENT
+from protocols.study.findings import NOT_KNOWN
 from protocols.study.several_findings import Powerset
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from simulations.baselines.method import Score, Task
 from simulations.datasets.dataset import Dataset
-from simulations.findings import students_of
+from simulations.findings import StudentsOfFindings, auroc_on_tests, students_of
 from simulations.pipeline import released_students, study_of
 from simulations.planning.grid import Optimum, optimise_each
 from simulations.planning.objective import OBJECTIVES, default_concentration
@@ -121,15 +120,8 @@ def _of_students(
     right = [found for each in students if (found := each.right()) is not None]
     if len(right) < len(students):
         return Score(None, note=note, details=details or {})
-    told = [
-        auroc(each.probabilities(task.test_inputs)[:, PRESENT].astype(np.float64), task.test_labels)
-        for each, task in zip(students, dataset.tasks, strict=True)
-        if dataset.findings
-    ]
-    known = [each for each in told if each is not None]
-    return Score(
-        _together(dataset, right), note, {**(details or {}), **({"auroc": float(np.mean(known))} if known else {})}
-    )
+    told = auroc_on_tests(StudentsOfFindings(tuple(students)), dataset) if dataset.findings else None
+    return Score(_together(dataset, right), note, {**(details or {}), **({} if told is None else {"auroc": told})})
 
 
 # Of the teachers that a plan assumes: what plans of record votes assume of tables.

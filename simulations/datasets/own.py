@@ -29,7 +29,7 @@ from protocols.study.findings import NOT_KNOWN, STATES
 from runtime.settings import TomlTable
 from simulations.datasets.columns import Column, Standardised, categorical, coded, features_in, numeric, text_column
 from simulations.datasets.dataset import Dataset, DatasetRequest, strata_of
-from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool, flat_halves, no_copies
+from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool, flat_halves
 from simulations.datasets.published_images import class_labels
 from simulations.datasets.sources import read_npz
 
@@ -273,8 +273,7 @@ def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int 
         patients=arrays["patient"].astype(str) if "patient" in arrays else None,
         part=_parts(path, arrays["split"].astype(str)) if "split" in arrays else None,
     )
-    kept = no_copies(pool, flat_halves(inputs))
-    pool = pool.only(kept)
+    pool, kept = pool.without_copies(flat_halves(inputs))
     return as_dataset(pool, inputs[kept], cut_pool(pool, SHARES, sizes, seed))
 
 
@@ -443,8 +442,8 @@ def load_table(
     )
     known = [table[each.column] for each in schema.columns]
     first, second = ([tuple(column[row] for column in known[at::2]) for row in rows.tolist()] for at in (0, 1))
-    kept = no_copies(pool, (first, second))
-    pool, rows = pool.only(kept), rows[kept]
+    pool, kept = pool.without_copies((first, second))
+    rows = rows[kept]
     parts = cut_pool(pool, schema.shares, sizes, seed)
     columns = features_in(table, schema.columns, rows[parts.public], missing=missing)
     inputs = coded(table, columns, missing=missing, where=str(path))[rows]

@@ -23,13 +23,16 @@ PARTS = ("private", "public", "test")
 # give if these were independent: of different patients of `adult` 8 times, of a tenth that stands twice 70 or more.
 _MORE: Final = 50.0
 
+_Kept = Bool[ndarray, " records"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """What a file says about its records besides their features; `part` indexes PARTS if the file has a split.
 
     Sites and patients are names; the sites of public records do not matter. names: what records belong to besides, by
-    column; times: their order in time; copies: how many records were left out, as they stand in the file again.
+    column; times: their order in time; copies: how many records were left out, as they stand in the file again;
+    repeated: how many of those that are left stand there again as the same patient's.
     """
 
     path: Path
@@ -44,6 +47,7 @@ class Pool:
     names: Mapping[str, Shaped[ndarray, " records"]] = field(default_factory=dict)
     times: Float64[ndarray, " records"] | None = None
     copies: int = 0
+    repeated: int = 0
 
     @cached_property
     def patient_numbers(self) -> Int64[ndarray, " records"] | None:
@@ -52,9 +56,15 @@ class Pool:
             return None
         return np.unique([folded_number(str(name)) for name in self.patients], return_inverse=True)[1]
 
-    def only(self, kept: Bool[ndarray, " records"]) -> Pool:
-        """The same of these records alone; the others are copies."""
-        return replace(
+    def without_copies(self, halves: tuple[Sequence[Hashable], Sequence[Hashable]]) -> tuple[Pool, _Kept]:
+        """The same without records that stand in the file again as another part's or another patient's, and which were
+        kept; halves: see `_copies`."""
+        copied, leader = _copies(self, halves)
+        patient = np.arange(len(leader)) if self.patient_numbers is None else self.patient_numbers
+        part = np.zeros_like(leader) if self.part is None else self.part
+        kept = ~copied | ((patient == patient[leader]) & (part == part[leader]))
+        repeated = kept & copied & (leader != np.arange(len(leader)))
+        pool = replace(
             self,
             labels=self.labels[kept],
             sites=None if self.sites is None else self.sites[kept],
@@ -63,17 +73,20 @@ class Pool:
             names={name: of[kept] for name, of in self.names.items()},
             times=None if self.times is None else self.times[kept],
             copies=int((~kept).sum()),
+            repeated=int(repeated.sum()),
         )
+        return pool, kept
 
 
-def no_copies(pool: Pool, halves: tuple[Sequence[Hashable], Sequence[Hashable]]) -> Bool[ndarray, " records"]:
-    """Which records to keep so that none stands in the file again, as another part's or another patient's.
+def _copies(
+    pool: Pool, halves: tuple[Sequence[Hashable], Sequence[Hashable]]
+) -> tuple[_Kept, Int64[ndarray, " records"]]:
+    """Which records stand in the file again, and of each the first of its equals: of the test part, else of the public,
+    else of the private part.
 
     halves: the values of each record in every other column, and in the rest. A record with the same values as others is
     their copy where both halves find these alone, and not where all records are the same; or where far more records are
-    equal than by chance (_MORE). Of copies
-    the first of the test part is kept, else of the public, else of the private part, and those of the same patient
-    there.
+    equal than by chance (_MORE).
     """
     first, second = (np.unique([hash(each) for each in half], return_inverse=True)[1] for half in halves)
     both = np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1]
@@ -85,13 +98,11 @@ def no_copies(pool: Pool, halves: tuple[Sequence[Hashable], Sequence[Hashable]])
         copied &= (alike[0][first] == alike[2][both]) & (alike[1][second] == alike[2][both])
     part = np.zeros(count, np.int64) if pool.part is None else pool.part
     order = np.lexsort((np.arange(count), -part))  # parts are numbered as PARTS
-    leader = order[np.unique(both[order], return_index=True)[1]][both]
-    patient = np.arange(count) if pool.patient_numbers is None else pool.patient_numbers
-    return np.asarray(~copied | ((patient == patient[leader]) & (part == part[leader])))
+    return copied, order[np.unique(both[order], return_index=True)[1]][both]
 
 
 def flat_halves(inputs: Float32[ndarray, "records ..."]) -> tuple[list[bytes], list[bytes]]:
-    """What `no_copies` is given of records that are arrays."""
+    """What `without_copies` is given of records that are arrays."""
     flat = inputs.reshape(len(inputs), -1)
     first, second = ([each.tobytes() for each in np.ascontiguousarray(flat[:, at::2])] for at in (0, 1))
     return first, second
@@ -157,13 +168,22 @@ def as_dataset(
         test_names={name: of[parts.test] for name, of in known.items() if (of[parts.test] != "").any()},
         private_times=None if pool.times is None else pool.times[parts.private],
         about=f"The file {pool.path.name}, split {_manner(pool)}.",
-        notes=(
-            f"{counted(pool.copies, 'record')} of {len(pool.labels) + pool.copies} in {pool.path.name} are the same as "
-            "others, and are left out: a record's guarantee would not cover a person who has two, and a model that has "
-            "seen a test record looks better than it is",
-        )
-        * (pool.copies > 0),
+        notes=_notes(pool),
     )
+
+
+def _notes(pool: Pool) -> tuple[str, ...]:
+    """What is said of records that stand in the file again."""
+    of = f"of {len(pool.labels) + pool.copies} in {pool.path.name} are the same as others"
+    left_out = (
+        f"{counted(pool.copies, 'record')} {of}, and are left out: a record's guarantee would not cover a person who "
+        "has two, and a model that has seen a test record looks better than it is"
+    )
+    repeated = (
+        f"{counted(pool.repeated, 'record')} {of} of the same patient, and count again: delete them unless they are "
+        "other visits; --unit patient protects all of a patient's"
+    )
+    return (left_out,) * (pool.copies > 0) + (repeated,) * (pool.repeated > 0)
 
 
 def _manner(pool: Pool) -> str:

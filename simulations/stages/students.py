@@ -183,7 +183,7 @@ class ReleasedStudent:
         """The share of the weight of its own labels on the classes that it predicts; None without labels."""
         if len(self._targets) == 0:
             return None
-        predicted = self.probabilities(self._parts()[0]).argmax(axis=1)
+        predicted = self.said(self._parts()[0]).argmax(axis=1)
         return float(np.take_along_axis(self._targets, predicted[:, None], axis=1).sum() / self._targets.sum())
 
     def right(self) -> Bool[ndarray, " test"] | None:
@@ -191,19 +191,28 @@ class ReleasedStudent:
         if len(self._targets) == 0:
             return None
         right: Bool[ndarray, " test"] = (
-            self.probabilities(self._dataset.test_inputs).argmax(axis=1) == self._dataset.test_labels
+            self.said(self._dataset.test_inputs).argmax(axis=1) == self._dataset.test_labels
         )
         return right
 
     def probabilities(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
         """The probability of each class; uniform without labels to train on."""
+        return self._said(inputs, self._key, lambda: self._calibrated)
+
+    def said(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
+        """The same before calibration, which trains more students: its order of inputs, and of classes."""
+        return self._said(inputs, f"{self._key} as trained", lambda: self._trained)
+
+    def _said(
+        self, inputs: Float32[ndarray, "queries ..."], key: str, student: Callable[[], Student]
+    ) -> Float32[ndarray, "queries classes"]:
         if len(self._targets) == 0:
             return np.full((len(inputs), self._dataset.classes), 1 / self._dataset.classes, dtype=np.float32)
-        path = self._cache_dir / "students" / f"{content_digest(inputs, text=self._key)}.npy"
+        path = self._cache_dir / "students" / f"{content_digest(inputs, text=key)}.npy"
         known = cached_array(path)
         if known is not None and known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
             return known
-        made = self._calibrated.predict_proba(self._seen(inputs))
+        made = student().predict_proba(self._seen(inputs))
         write_atomically(path, array_bytes(made))
         return made
 

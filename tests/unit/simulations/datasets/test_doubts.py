@@ -48,6 +48,9 @@ BAD = {
     "every record stands twice": ({k: np.concatenate([v, v]) for k, v in _good().items()}, "600 records of 1200"),
     "a tenth of a coarse table stands twice": (
         {k: np.concatenate([v, v[:60]]) for k, v in _coarse().items()}, "records of 660"),
+    "a patient's rows stand twice": (
+        {k: np.concatenate([v, v[:60]]) for k, v in (_good() | {"patient": np.arange(ROWS) // 2}).items()},
+        "60 records of 660 in data.npz are the same as others of the same patient"),
     "a column is constant": (_with_column(lambda y: y * 0), "'feature 6' says nothing"),
     "a number tells the label": (_with_column(lambda y: y + 0.1 * np.arange(ROWS) / ROWS), "'feature 6' tells"),
     "a code tells the label": (_with_column(lambda y: y), "'feature 6' tells"),
