@@ -50,6 +50,7 @@ class RecordCells:
     cells: tuple[Int64[ndarray, "records numbers"], ...] = field(repr=False)
     units: tuple[Int64[ndarray, " records"] | None, ...] = field(repr=False)
     records: tuple[Int64[ndarray, " records"], ...] = field(default=(), repr=False)
+    _summed: dict[bytes, list[Contribution]] = field(default_factory=dict, init=False, repr=False)
 
     def judges(self, study: Study) -> list[Bool[ndarray, " records"]]:
         """Of each seat, which records are of a unit that judges and does not vote: by its patient, or its place."""
@@ -74,7 +75,10 @@ class RecordCells:
 
         Raises InvalidInput for another map than the study's.
         """
-        return self._of_seats(study, self._votes)
+        if study.digest not in self._summed:  # those of the last study are kept, for its other seeds
+            self._summed.clear()
+            self._summed[study.digest] = self._of_seats(study, self._votes)
+        return self._summed[study.digest]
 
     def residuals(self, study: Study, first: FirstScores) -> list[Contribution]:
         """The same of residuals, in the second batch."""
