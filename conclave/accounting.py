@@ -164,10 +164,10 @@ def mechanisms() -> tuple[str, ...]:
 
 
 def accountants() -> tuple[str, ...]:
-    """The names of the accountants that may charge a budget.
+    """The names of the accountants that may charge a budget, plugins included.
 
     >>> import conclave
-    >>> conclave.accountants()
+    >>> conclave.accountants()[:6]
     ('exact_composition', 'label_only', 'gaussian', 'gaussian_dp', 'laplace', 'renyi')
     """
     return tuple(ACCOUNTANTS)

@@ -258,9 +258,9 @@ def test_other_records_in_the_place_of_those_that_were_asked_are_refused_and_mor
         coordinator, positions = asking(STUDY, here, own, parties.exchange(), queries[:8])
         before = coordinator.label(positions)
         private_queries.check_same_queries(own, queries)
-        with pytest.raises(InvalidInput, match="batch 0 of this study was asked about other records"):
+        with refuses(InvalidInput, "batch 0"):
             private_queries.check_same_queries(own, queries[::-1])
-        with pytest.raises(InvalidInput, match="was asked about other records"):
+        with refuses(InvalidInput, "batch 0"):
             private_queries.check_same_queries(own, queries[:7])
         coordinator, positions = asking(STUDY, here, own, parties.exchange(), queries)
         got = coordinator.label(positions)

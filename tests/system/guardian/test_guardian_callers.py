@@ -27,16 +27,15 @@ from tests.harness.studies import NOW
 def test_only_the_coordinator_of_the_terms_is_let_in(served, changes, code):
     world, line = served
     before = len(world.events)
-    with pytest.raises(Refused, match=code) as refused:
+    with refused_for(code):
         check_guardian(world.study, world.line(line.address, **changes))
-    assert refused.value.code == code
     assert code in world.codes()[before:]
 
 
 def test_a_coordinator_with_a_guardians_certificate_is_not_let_in(served):
     world, line = served
     # A guardian's certificate is for servers alone: TLS does not take it from whoever dials.
-    with pytest.raises(ChannelClosed, match="does not answer"):
+    with pytest.raises(ChannelClosed):
         check_guardian(world.study, world.line(line.address, role="guardian"))
 
 
@@ -52,13 +51,13 @@ def test_an_expired_or_foreign_certificate_of_the_coordinator_is_not_let_in(serv
     world, line = served
     past = NOW - datetime.timedelta(days=9)
     expired = world.certify(world.key, "centre", "coordinator", days=3, now=past)
-    with pytest.raises(ChannelClosed, match="does not answer"):
+    with pytest.raises(ChannelClosed):
         check_guardian(world.study, replace(line, certificate=expired))
     stranger = Guardianship()
     with refused_for("wrong_authority"):
         check_guardian(world.study, stranger.line(line.address))
     wrong = replace(stranger.line(line.address), authority=world.authority)
-    with pytest.raises(ChannelClosed, match="does not answer"):
+    with pytest.raises(ChannelClosed):
         check_guardian(world.study, wrong)
 
 
@@ -97,9 +96,8 @@ def test_a_guardian_that_is_denied_is_refused():
 @pytest.mark.parametrize("role", ["coordinator", "party"])
 def test_whoever_answers_with_another_role_is_no_guardian(role):
     world = Guardianship(role=role)
-    with world.open(name="centre") as line, pytest.raises(Refused, match="another organisation") as refused:
+    with world.open(name="centre") as line, refused_for("wrong_role"):
         check_guardian(world.study, line)
-    assert refused.value.code == "wrong_role"
 
 
 def test_a_guardian_with_the_coordinators_own_key_is_the_same_organisation():
@@ -111,7 +109,7 @@ def test_a_guardian_with_the_coordinators_own_key_is_the_same_organisation():
 
 @pytest.mark.parametrize("name", ["centre", "hospital-1"])
 def test_terms_that_name_the_coordinator_or_a_party_as_guardian_make_no_study(name):
-    with pytest.raises(InvalidInput, match="another organisation"):
+    with refuses(InvalidInput, name):
         guarded_study(guardian=name)
 
 

@@ -234,9 +234,9 @@ def test_one_certificate_can_be_revoked_by_its_serial(home, store, authority):
     enrol(home, store, "a")
     serial = next(each.serial for each in store.members.certificates() if each.role == "party")
     assert authority.revoke(party=None, serial=serial, reason="r") == [serial]
-    with pytest.raises(InvalidInput, match="nothing was issued"):
+    with refuses(InvalidInput, "1"):
         authority.revoke(party=None, serial="1", reason="r")
-    with pytest.raises(InvalidInput, match="nothing was issued"):
+    with refuses(InvalidInput, "nobody"):
         authority.revoke(party="nobody", serial=None, reason="r")
 
 

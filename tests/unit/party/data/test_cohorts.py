@@ -95,7 +95,7 @@ def test_nothing_is_written_to_a_database_and_only_a_select_is_sent(sources, tmp
         database.rows("WITH a AS (SELECT 1) INSERT INTO death SELECT 1, 2")
     assert database.rows("SELECT count(*) AS n FROM person;") == (["n"], [(4,)])
     assert hashlib.sha256(path.read_bytes()).digest() == before
-    with pytest.raises(DataUnavailable, match="does not exist"):
+    with pytest.raises(DataUnavailable):
         SqlData(f"sqlite:///{tmp_path / 'none.sqlite'}").rows("SELECT 1")
     assert not (tmp_path / "none.sqlite").exists()
 
