@@ -54,7 +54,7 @@ F = TypeVar("F", bound=Callable[..., object])
 # The size of the pool without --queries: that of the embedded data set.
 _POOL = 10_000
 _FLAGS = [
-    click.option("--optimise", is_flag=True, help="Choose noise, threshold, pool and batch size; reads no data."),
+    click.option("--optimise", is_flag=True, help="Choose noise, threshold and pool; reads no data."),
     click.option("--accuracy", type=float, help="--optimise: assumed mean accuracy of the teachers; --votes-by record: "
                  "assumed accuracy of the best possible model [0.8 for tables, 0.98 for images]."),
     click.option("--concentration", type=float, help="--optimise: how similar queries are in difficulty: "
@@ -499,8 +499,6 @@ def _optimum_document(
         "chosen": _point(found.chosen, found.mechanism, chosen=True),
         "compared": [_point(each.chosen, each.mechanism, chosen=each is found) for each in optima],
         "better": best.mechanism,
-        "batch_size": found.batch_size,
-        "batches": [asdict(cost) for cost in found.batches],
         "default_noise": _point(found.common, found.mechanism, chosen=False),
         "frontier": [
             _point(p, each.mechanism, chosen=each is found and p.noise == found.chosen.noise)
@@ -527,7 +525,7 @@ def _write(optima: tuple[Optimum, ...], document: dict[str, Any], out: Path) -> 
 
 
 def _print_optimum(planner: Planner, optima: tuple[Optimum, ...], document: dict[str, Any]) -> None:
-    from simulations.planning.grid import BATCH_LOSS, batches_asked
+    from simulations.planning.grid import batches_asked
     from simulations.report.terminal import print_rows
 
     found, plan = optima[0], document["plan"]
@@ -562,21 +560,10 @@ def _print_optimum(planner: Planner, optima: tuple[Optimum, ...], document: dict
             ],
             rows,
         )
-    print_rows(
-        "Batch size: labels lost if batches cannot shrink, the number of batches then, and the number if the last ones "
-        "shrink as in a run (which loses none)",
-        ["batch", "labels lost", "batches", "batches, shrinking"],
-        [[cost.size, cost.stranded, cost.batches, cost.batches_shrinking] for cost in found.batches],
-    )
     most = min(group["answers_all"] for group in plan["groups"])
     click.echo(
         f"chosen     {chosen.answered:.1f} labels of accuracy {chosen.accuracy:.3f} expected from {chosen.asked:.0f} "
         f"queries asked of a pool of {chosen.queries}; never more than {min(most, chosen.queries)}"
-    )
-    click.echo(
-        f"batch      {found.batch_size}: the largest listed that loses at most {100 * BATCH_LOSS:.0f} % of the labels "
-        "without "
-        "shrinking (batch_limit of a study file)"
     )
     for each in optima[1:]:
         click.echo(f"compared   {_compared(found, each, planner.objective.name)}")

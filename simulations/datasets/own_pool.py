@@ -143,11 +143,14 @@ def as_dataset(
     """The data set of these parts of the pool; columns: of a table."""
     sites = patients = None
     names: tuple[str, ...] = ()
-    if pool.sites is not None:
-        found, sites = np.unique(pool.sites[parts.private], return_inverse=True)
-        names = tuple(str(name) for name in found)
+    told = None if pool.sites is None else pool.sites[parts.private]
     if pool.patient_numbers is not None:
-        patients = np.unique(pool.patient_numbers[parts.private], return_inverse=True)[1]
+        _, first, patients = np.unique(pool.patient_numbers[parts.private], return_index=True, return_inverse=True)
+        # A patient of two sites is at that of the first record: a site may have nobody of its own.
+        told = None if told is None else told[first][patients]
+    if told is not None:
+        found, sites = np.unique(told, return_inverse=True)
+        names = tuple(str(name) for name in found)
     known = {**pool.names, **({} if pool.sites is None else {"site": pool.sites})}
     return Dataset(
         name=pool.name,

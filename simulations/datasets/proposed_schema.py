@@ -46,7 +46,8 @@ _SPLITS = ("split", "part", "subset")
 # In the name of another column: it is one of these where its values repeat.
 _PATIENT_LIKE: Final = re.compile(r"patient|subject|person|(^|[_ .-])(pat|mrn|pid)([_ .-]|$)", re.IGNORECASE)
 _SITE_LIKE: Final = re.compile(
-    r"hospital|clinic(?!al)|centre|facility|institution|(^|[_ .-])site([_ .-]|$)", re.IGNORECASE
+    r"spital|[ck]lini[ck](?!al)|krankenhaus|ospedale|h[oô]pital|centre|facility|institution|(^|[_ .-])site([_ .-]|$)",
+    re.IGNORECASE,
 )
 # A site has so many records, in the mean.
 _OF_A_SITE: Final = 20

@@ -1,4 +1,4 @@
-"""Optimise: the noise, threshold, pool and batch size of a mechanism that release the most useful labels.
+"""Optimise: the noise, threshold and pool of a mechanism that release the most useful labels.
 
 The search covers a grid of the mechanism's noise and threshold, vectorised and with the weights of one study per sigma,
 then finer grids around its best cell, and last exact predictions (predict.py) for neighbouring values with three
@@ -24,7 +24,7 @@ from protocols.mechanisms.parameter import Parameter
 from protocols.study.study import Study
 from protocols.study.units import votes_per_unit
 from simulations.planning.objective import OBJECTIVES, Objective
-from simulations.planning.predict import PlannedNoise, Planner, Prediction, asked_more_than, planned_parameters
+from simulations.planning.predict import PlannedNoise, Planner, Prediction, planned_parameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -190,39 +190,6 @@ def _tightest(study: Study) -> Int64[ndarray, " few"]:
     return order[np.sort(first)[:_TIGHTEST]]
 
 
-_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchCost:
-    """What a batch size costs, in expectation.
-
-    stranded: labels lost if every batch but the pool's last has exactly this size, because a last batch that does not
-    fit the budgets is not asked; batches: how many are asked in that case; batches_shrinking: how many if the last ones
-    shrink to what fits, as in a run, which loses none.
-    """
-
-    size: int
-    stranded: float
-    batches: float
-    batches_shrinking: int
-
-
-def batch_costs(study: Study, predicted: Prediction) -> Iterator[BatchCost]:
-    """The costs of batch sizes up to the pool's."""
-    rate = predicted.answered / predicted.asked
-    pool = predicted.queries
-    for size in sorted({min(size, pool) for size in (*_SIZES, pool)}):
-        more = asked_more_than(study.budgets, rate=rate, pool=pool, batch=size)
-        sizes = np.minimum(np.arange(0, pool, size) + size, pool) - np.arange(0, pool, size)
-        yield BatchCost(
-            size=size,
-            stranded=max(0.0, predicted.answered - rate * float(more @ sizes)),
-            batches=float(more.sum()),
-            batches_shrinking=batches_asked(study, rate=rate, pool=pool, limit=size),
-        )
-
-
 def batches_asked(study: Study, *, rate: float, pool: int, limit: int) -> int:
     """How many batches a run asks if exactly the expected share of each is answered."""
     filters = study.budgets
@@ -244,8 +211,6 @@ _LEVELS, _FEW = 14, 0.02
 # The least relative gain for which the last search takes a step: near the optimum, trading one noise for another gains
 # almost nothing.
 GAIN = 2e-4
-# The share of labels that batches of a fixed size may leave unasked.
-BATCH_LOSS = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,8 +227,6 @@ class Optimum:
     chosen: Prediction
     common: Prediction
     frontier: tuple[Prediction, ...]
-    batch_size: int
-    batches: tuple[BatchCost, ...]
 
 
 def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
@@ -288,16 +251,12 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
             f"budgets {planner.settings.budgets!r} are expected to release {whole.answered:.2g} labels of accuracy "
             f"{min_accuracy:.3g}; allowed: budgets, parties and a --min-accuracy that give at least 1"
         )
-    study = planner.study(noise, queries=chosen.queries)
-    batches = tuple(batch_costs(study, chosen))
     return Optimum(
         mechanism=planner.kind.name,
-        study=study,
+        study=planner.study(noise, queries=chosen.queries),
         chosen=chosen,
         common=planner.predict(planner.usual_noise()),
         frontier=frontier(planner, grid, whole),
-        batch_size=max(cost.size for cost in batches if cost.stranded <= BATCH_LOSS * chosen.answered),
-        batches=batches,
     )
 
 

@@ -518,7 +518,7 @@ class Planner:
         passes, right = seen.outcomes(decision, _threshold(decision))
         rate = float(passes.mean())
         accuracy = min(1.0, float(right.sum() / max(passes.sum(), 1e-300)))
-        asked = float(asked_more_than(filters, rate=rate, pool=pool, batch=1).sum())
+        asked = float(asked_more_than(filters, rate=rate, pool=pool).sum())
         value = self.objective.value(np.array([rate * asked]), np.array([accuracy]), classes=study.classes)[0]
         return Prediction(
             noise=noise,
@@ -538,7 +538,7 @@ class Planner:
         if answered.asked <= 0:
             return 1
         rate = answered.answered / answered.asked
-        more = asked_more_than(self.study(noise, queries=self.pool).budgets, rate=rate, pool=self.pool, batch=1)
+        more = asked_more_than(self.study(noise, queries=self.pool).budgets, rate=rate, pool=self.pool)
         return max(1, int((more > _POOL_RISK).sum()))
 
 
@@ -547,26 +547,24 @@ def _threshold(decision: Decision) -> Float64[ndarray, "1"]:
     return np.array([-np.inf if decision.threshold is None else decision.threshold])
 
 
-def asked_more_than(filters: BudgetFilter, *, rate: float, pool: int, batch: int) -> Float64[ndarray, " batches"]:
-    """P(more than n queries are asked), n = 0, batch, 2 batch, ... below the pool, when each is answered at `rate`.
+def asked_more_than(filters: BudgetFilter, *, rate: float, pool: int) -> Float64[ndarray, " queries"]:
+    """P(more than n queries are asked), n = 0, 1, 2, ... below the pool, when each is answered at `rate`.
 
-    A batch is asked if its worst case, all answered, still fits every budget; the first that does not fit ends the
-    study. With k of n answered so far, it fits if k + batch <= room(n + batch), where room(n) is the minimum over
-    parties of floor((cap - n ask)/answer). As room falls and k does not, a batch that fits implies that all earlier
-    ones did: the probability follows from k ~ Binomial(n, rate) alone, without approximation. A run shrinks its batches
-    to what fits, which equals batch = 1 for any batch limit (schedule.next_batch). Where an answer costs nothing more
-    than asking, how many are asked is certain.
+    One more is asked if its worst case, answered, still fits every budget. With k of n answered so far, it fits if
+    k + 1 <= room(n + 1), where room(n) is the minimum over parties of floor((cap - n ask)/answer). As room falls and k
+    does not, one that fits implies that all earlier ones did: the probability follows from k ~ Binomial(n, rate) alone,
+    without approximation. Batches of any size shrink to what fits (schedule.next_batch), so their law is the same.
+    Where an answer costs nothing more than asking, how many are asked is certain.
     """
-    start = np.arange(0, pool, batch)
-    end = np.minimum(start + batch, pool)
+    start = np.arange(pool)
     cap, ask, answer = np.unique(np.stack([filters.spend(filters.cap), filters.ask, filters.answer]), axis=1)
-    room = np.full(len(start), np.inf)
+    room = np.full(pool, np.inf)
     for one_cap, one_ask, one_answer in zip(cap, ask, answer, strict=True):
-        left = one_cap - end * one_ask
+        left = one_cap - (start + 1) * one_ask
         # Where an answer costs nothing, what is left only has to be there.
         room = np.minimum(
             room, left / one_answer if one_answer > 0 else np.where(left >= -1e-9 * one_ask, np.inf, -np.inf)
         )
-    most = np.floor(room) - (end - start)
+    most = np.floor(room) - 1
     fits = scipy.special.bdtr(np.clip(most, 0, start), start, rate)
     return np.where(most < 0, 0.0, np.where(most >= start, 1.0, fits))

@@ -15,7 +15,7 @@ from protocols.noise import simulated
 from simulations.planning.grid import (
     GAIN,
     _tightest,
-    batch_costs,
+    batches_asked,
     neighbours,
     nondominated,
     optimise,
@@ -83,26 +83,21 @@ def test_no_labels_of_balanced_classes_carry_less_information_than_their_worth(c
         assert mutual(symmetric) == pytest.approx(float(information(np.array(accuracy), classes)), abs=1e-9)
 
 
-@pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("rate", [0.0, 0.37, 1.0])
-def test_the_number_asked_has_the_law_of_the_schedule(batch, rate):
+def test_the_number_asked_has_the_law_of_the_schedule(rate):
     """Enumerated state by state with the filter's own arithmetic; parties of three budgets."""
     filters = study_with([0.9, 1.3, 2.0], sigma=14.0, sigma_threshold=12.0, threshold=1.0, rule="proportional").budgets
     pool, law, expected = 30, {0: 1.0}, []
-    for start in range(0, pool, batch):
-        size = min(batch, pool - start)
-        coin = np.array([1.0])
-        for _ in range(size):
-            coin = np.convolve(coin, [1 - rate, rate])
+    for asked in range(pool):
         goes_on: dict[int, float] = {}
         for answered, probability in law.items():
-            # A batch that does not fit ends the study: what has ended stays out of the law.
-            if filters.affordable(filters.amount(start, answered), limit=size).min() >= size:
-                for more, share in enumerate(coin):
+            # One that does not fit ends the study: what has ended stays out of the law.
+            if filters.affordable(filters.amount(asked, answered), limit=1).min() >= 1:
+                for more, share in enumerate((1 - rate, rate)):
                     goes_on[answered + more] = goes_on.get(answered + more, 0.0) + probability * share
         expected.append(sum(goes_on.values()))
         law = goes_on
-    found = asked_more_than(filters, rate=rate, pool=pool, batch=batch)
+    found = asked_more_than(filters, rate=rate, pool=pool)
     assert 0 < sum(expected) < len(expected)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -201,14 +196,16 @@ def test_a_run_shrinks_its_last_batches_in_as_many_steps_as_the_plan_says(small,
     """With everything answered the schedule is certain: the batches of a replay are counted."""
     noise = PlannedNoise.of(sigma=6.0, sigma_threshold=1e6, threshold=-1e8)
     predicted, study = small.predict(noise), small.study(noise, queries=small.pool)
-    for cost in batch_costs(study, predicted):
+    rate = predicted.answered / predicted.asked
+    for size in (1, 2, 5, 20, small.pool):
         result = replay(
-            study.voting(batch_limit=cost.size),
+            study.voting(batch_limit=size),
             CastVotes(4, small.stored.votes),
             noise=one_stream(simulated(simulation_rng(0, "noise"))),
             presence=None,
         )
-        assert abs(len(result.labelling.batches) - cost.batches_shrinking) <= 1
+        planned = batches_asked(study, rate=rate, pool=small.pool, limit=size)
+        assert abs(len(result.labelling.batches) - planned) <= 1
 
 
 def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):

@@ -74,6 +74,12 @@ def test_a_good_data_set_is_not(arrays, tmp_path):
     assert doubts_of_holdings(dataset, [[np.arange(100)], [np.arange(100, 200)]]) == (None, None)
 
 
+def test_a_site_whose_patients_are_first_seen_elsewhere_is_no_party(tmp_path):
+    numbers = np.arange(ROWS)
+    dataset = _load(_good() | {"patient": numbers // 2, "site": np.where(numbers % 2, "B", "A")}, tmp_path)
+    assert dataset.site_names == ("A",)
+
+
 def test_hospitals_of_three_records_and_of_one_class_are_doubted(tmp_path):
     dataset = _load(_good(), tmp_path)
     one = np.flatnonzero(dataset.private_labels == 1)
