@@ -34,8 +34,7 @@ from protocols.errors import ChannelClosed, MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.agreement import coordinator_opens, guardian_opens
 from protocols.levels.two_server.batch_notes import BatchNotes, OpenedBatches
-from protocols.levels.two_server.circuit_inputs import CircuitInputs, circuit_inputs
-from protocols.levels.two_server.input_check import InputCheck
+from protocols.levels.two_server.circuit_inputs import CircuitInputs, InputCheck, circuit_inputs
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates

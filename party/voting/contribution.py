@@ -22,8 +22,7 @@ from party.budget.known_units import KnownUnits
 from party.data.records import Records
 from party.home import PartyHome
 from party.lifetime import seats_of
-from party.voting.judges import Judges, KeptJudges, judges_of, runs_for
-from party.voting.residuals import KeptResiduals, SaidAgain
+from party.voting.judges import Judges, KeptJudges, KeptResiduals, SaidAgain, judges_of, runs_for
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger

@@ -43,9 +43,11 @@ from protocols.levels.two_server.conversation import (
 )
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noisy_argmax import Evaluated, guardian_evaluates
+from protocols.levels.two_server.one_time_masks import PinnedExchange
 from protocols.levels.two_server.shared_sums import (
     check_sum_share,
-    guardian_checks_sums,
+    checks_sums,
+    guardian_numbers,
     noisy_share,
     pin_share,
     proofs_of,
@@ -270,7 +272,9 @@ class Guardian:
         self._fix(submission, taken)
         with check.attempt(submission.digest + seats.tobytes()) as pin:
             secret = check.secret(self._source)
-            valid, total = guardian_checks_sums(channel, share, proofs, context=request, secret=secret, pin=pin)
+            exchange = PinnedExchange(channel, leads=False, pin=pin)
+            numbers = guardian_numbers(share, proofs, request)
+            valid, total = checks_sums(exchange, numbers, proofs, context=request, secret=secret)
         self._end(check, seats[~valid], submission)
         if valid.sum() < study.quorum:
             return self._below_quorum(submission)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from protocols.crypto.identity import PEM_BYTES
-from protocols.errors import MalformedMessage
 from protocols.ranges import parse
 from protocols.wire import wire_pb2
 from protocols.wire.frames import printable
+from protocols.wire.messages import limited, put
 
 # Anybody who reaches the port may send one, so the limit is small.
 ENROL_BYTES = PEM_BYTES + 2**10
+_ENROLMENT = limited("enrolment message", ENROL_BYTES)
 # The method that a node calls; see coordinator/connection/hub.py.
 ENROL_METHOD = "/conclave.v1.Enrolment/Enrol"
 
@@ -40,27 +41,18 @@ class Enrolled:
 
 def encode_enrol(message: Enrol | Enrolled) -> bytes:
     """The bytes of an enrolment message."""
-    body: wire_pb2.Enrol | wire_pb2.Enrolled
-    if isinstance(message, Enrol):
-        body = wire_pb2.Enrol(party=message.party, token=message.token, request=message.request)
-    else:
-        body = wire_pb2.Enrolled(certificate=message.certificate, code=message.code, reason=message.reason)
+    body = wire_pb2.Enrol() if isinstance(message, Enrol) else wire_pb2.Enrolled()
+    put(body, message)
     return bytes(body.SerializeToString(deterministic=True))
 
 
 def decode_enrol(data: bytes) -> Enrol:
     """A request to enrol. Raises MalformedMessage."""
-    body = parse(wire_pb2.Enrol, _limited(data), what="a request to enrol")
+    body = parse(wire_pb2.Enrol, _ENROLMENT(data), what="a request to enrol")
     return Enrol(printable(body.party), body.token, body.request)
 
 
 def decode_enrolled(data: bytes) -> Enrolled:
     """The answer to a request to enrol. Raises MalformedMessage."""
-    body = parse(wire_pb2.Enrolled, _limited(data), what="an answer to a request to enrol")
+    body = parse(wire_pb2.Enrolled, _ENROLMENT(data), what="an answer to a request to enrol")
     return Enrolled(body.certificate, printable(body.code), printable(body.reason))
-
-
-def _limited(data: bytes) -> bytes:
-    if len(data) > ENROL_BYTES:
-        raise MalformedMessage(f"enrolment message has {len(data)} bytes; allowed: at most {ENROL_BYTES}")
-    return data

@@ -12,9 +12,8 @@ also carry the heads of the two audit logs: see audit_log.py for what they preve
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any  # of messages of protobuf
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -26,6 +25,7 @@ from protocols.ledger.audit_log import Head
 from protocols.ranges import MESSAGE_BYTES, parse
 from protocols.refusals.code import Code
 from protocols.wire import wire_pb2
+from protocols.wire.messages import Readers, digest, got, limited, put
 
 # The wire versions that this software speaks, newest first; one version back stays supported.
 WIRE_VERSIONS = (1,)
@@ -213,9 +213,7 @@ def begins(data: bytes) -> datetime.datetime:
 
 
 def _read_signed(data: bytes) -> tuple[wire_pb2.Signed, x509.Certificate]:
-    if len(data) > FRAME_BYTES:
-        raise MalformedMessage(f"frame has {len(data)} bytes; allowed: at most {FRAME_BYTES}")
-    signed = parse(wire_pb2.Signed, data, what="a signed frame")
+    signed = parse(wire_pb2.Signed, limited("frame", FRAME_BYTES)(data), what="a signed frame")
     try:
         return signed, certificate_from_der(signed.certificate)
     except InvalidInput as error:
@@ -224,23 +222,8 @@ def _read_signed(data: bytes) -> tuple[wire_pb2.Signed, x509.Certificate]:
 
 def _encode(frame: Frame) -> bytes:
     outer = wire_pb2.Frame()
-    _fill(getattr(outer, type(frame).__name__.lower()), frame)
+    put(getattr(outer, type(frame).__name__.lower()), frame)
     return bytes(outer.SerializeToString(deterministic=True))
-
-
-def _fill(message: Any, value: Any) -> None:
-    """Fields of a message have the names and types of the value's, values in it are messages of their own."""
-    for each in fields(value):
-        part, given = getattr(message, each.name), getattr(value, each.name)
-        if is_dataclass(given):
-            _fill(part, given)
-        elif not isinstance(given, tuple):
-            setattr(message, each.name, given)
-        elif given and is_dataclass(given[0]):
-            for one in given:
-                _fill(part.add(), one)
-        else:
-            part.extend(given)
 
 
 def _decode(data: bytes) -> Frame:
@@ -254,19 +237,8 @@ def _decode(data: bytes) -> Frame:
             f"hello has {len(hello.seats)} seats and {len(hello.withdrawn)} withdrawn studies; allowed: at most "
             f"{_SEATS} each"
         )
-    frame: Frame = _read(_KINDS[kind], getattr(outer, kind))
+    frame: Frame = got(_KINDS[kind], getattr(outer, kind), _READERS)
     return frame
-
-
-def _read(kind: Any, message: Any) -> Any:
-    """A value of that kind. Raises MalformedMessage."""
-    return kind(**{
-        each.name: _READERS.get(each.name, _as_it_is)(getattr(message, each.name)) for each in fields(kind)
-    })  # fmt: skip
-
-
-def _as_it_is(value: int | bytes) -> int | bytes:
-    return value
 
 
 def _untold(digests: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -276,31 +248,7 @@ def _untold(digests: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def _hashes(digests: Sequence[bytes]) -> tuple[bytes, ...]:
-    return tuple(_hash(digest) for digest in digests)
-
-
-def _hash(value: bytes) -> bytes:
-    if len(value) != 32:
-        raise MalformedMessage(f"digest has {len(value)} bytes; allowed: 32")
-    return value
-
-
-def _proof(value: bytes) -> bytes:
-    if len(value) > _PROOF_BYTES:
-        raise MalformedMessage(f"signature of a head has {len(value)} bytes; allowed: at most {_PROOF_BYTES}")
-    return value
-
-
-def _nonce(value: bytes) -> bytes:
-    if len(value) != NONCE_BYTES:
-        raise MalformedMessage(f"nonce has {len(value)} bytes; allowed: {NONCE_BYTES}")
-    return value
-
-
-def _pem(value: bytes) -> bytes:
-    if len(value) > PEM_BYTES:
-        raise MalformedMessage(f"certificate has {len(value)} bytes; allowed: at most {PEM_BYTES}")
-    return value
+    return tuple(map(digest, digests))
 
 
 def printable(value: str) -> str:
@@ -311,21 +259,21 @@ def printable(value: str) -> str:
 
 
 def _head(head: wire_pb2.Head) -> Head:
-    return Head(head.count, _hash(head.hash))
+    return Head(head.count, digest(head.hash))
 
 
 _KINDS = {each.__name__.lower(): each for each in (Hello, Welcome, Ask, Answer, Renew, Renewed, Goodbye)}
 # A name means the same in every frame. What is not named here is a whole number, or bytes that others read.
-_READERS: dict[str, Callable[[Any], Any]] = {
+_READERS: Readers = {
     "versions": tuple,
     **dict.fromkeys(("software", "seat", "code", "reason"), printable),
-    **dict.fromkeys(("session", "nonce"), _nonce),
+    **dict.fromkeys(("session", "nonce"), limited("nonce", NONCE_BYTES, least=NONCE_BYTES)),
     **dict.fromkeys(("own", "seen", "coordinator"), _head),
-    **dict.fromkeys(("request", "certificate"), _pem),
-    "study": _hash,
+    **dict.fromkeys(("request", "certificate"), limited("certificate", PEM_BYTES)),
+    "study": digest,
     "withdrawn": _hashes,
     "untold": _untold,
-    "proof": _proof,
-    "seats": lambda several: tuple(_read(SeatHeads, each) for each in several),
-    "refused": lambda several: tuple(_read(RefusedSeat, each) for each in several[:_SEATS]),
+    "proof": limited("signature of a head", _PROOF_BYTES),
+    "seats": lambda several: tuple(got(SeatHeads, each, _READERS) for each in several),
+    "refused": lambda several: tuple(got(RefusedSeat, each, _READERS) for each in several[:_SEATS]),
 }

@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property, partial
 from math import prod
 from typing import (
     Any,  # of the containers of protobuf
@@ -38,8 +38,8 @@ _DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1, "|u1": 1, "<u2": 2, "<u4": 4, "<u8": 8}
 _ARRAYS = 65_536
 _STEP = re.compile("[a-z_]{1,40}")
 _RANK = 8
-# guardian: what its statement may tell one party, a byte for each seat of a roster, and a little.
-_MOST_BYTES = {"run": 64, "guardian": 2**20}
+# What a guardian's statement may tell one party: a byte for each seat of a roster, and a little.
+_GUARDIAN_BYTES = 2**20
 # dtype and rank of the arrays that a message has by name.
 _DECLARED = {"ids": ("<i8", 1), "inputs": ("<f4", None), "votes": ("<i8", 2), "answered": ("|b1", 1)}
 
@@ -141,54 +141,74 @@ Message = Request | Reply
 def encode(message: Message) -> bytes:
     """The bytes of a message; decode(encode(m)) has the same contents."""
     envelope = wire_pb2.Envelope()
-    _put_all(getattr(envelope, _NAMES[type(message)]), message)
+    put(getattr(envelope, _NAMES[type(message)]), message)
     return bytes(envelope.SerializeToString(deterministic=True))
 
 
-def _put_all(body: Any, value: Any) -> None:
-    """The fields of a batch are those of its message."""
+def put(message: Any, value: Any) -> None:
+    """Fields of a message have the names and types of the value's; values in it are messages of their own, but for a
+    batch, whose fields are those of its message."""
     for each in fields(value):
         given = getattr(value, each.name)
         if isinstance(given, QueryBatch):
-            _put_all(body, given)
+            put(message, given)
+        elif is_dataclass(given):
+            put(getattr(message, each.name), given)
         elif isinstance(given, ndarray):
-            _fill(getattr(body, each.name), given.astype(_DECLARED[each.name][0]))
-        elif isinstance(given, tuple):
-            _fill_all(getattr(body, each.name), given)
+            _fill(getattr(message, each.name), given.astype(_DECLARED[each.name][0]))
+        elif not isinstance(given, tuple):
+            setattr(message, each.name, given)
+        elif given and is_dataclass(given[0]):
+            for one in given:
+                put(getattr(message, each.name).add(), one)
+        elif given and isinstance(given[0], ndarray):
+            _fill_all(getattr(message, each.name), given)
         else:
-            setattr(body, each.name, given)
+            getattr(message, each.name).extend(given)
+
+
+Readers = Mapping[str, Callable[[Any], Any]]
+
+
+def got(kind: Any, message: Any, readers: Readers) -> Any:
+    """A value of that kind. readers: of fields by name; what is not named is taken as it is. Raises MalformedMessage,
+    and what readers raise."""
+    found = {}
+    for each in fields(kind):
+        if each.name == "batch":
+            found["batch"] = got(QueryBatch, message, readers)
+        else:
+            value = getattr(message, each.name)
+            found[each.name] = readers[each.name](value) if each.name in readers else value
+    return kind(**found)
+
+
+def limited(what: str, most: int, *, least: int = 0) -> Callable[[bytes], bytes]:
+    """A reader of so many bytes. It raises MalformedMessage."""
+
+    def read(value: bytes) -> bytes:
+        if not least <= len(value) <= most:
+            allowed = str(most) if least == most else f"at most {most}"
+            raise MalformedMessage(f"{what} has {len(value)} bytes; allowed: {allowed}")
+        return value
+
+    return read
+
+
+digest = limited("digest", 32, least=32)
 
 
 def decode(data: bytes) -> Message:
     """The message in `data`. Raises MalformedMessage; nothing larger than `data` itself is allocated."""
-    if len(data) > MESSAGE_BYTES:
-        raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
-    envelope = parse(wire_pb2.Envelope, data, what="a Conclave message")
+    envelope = parse(wire_pb2.Envelope, _MESSAGE(data), what="a Conclave message")
     kind = envelope.WhichOneof("body")
     if kind is None:
         raise MalformedMessage(f"message has no body; allowed: one of {', '.join(_KINDS)}")
     try:
-        message: Message = _got(_KINDS[kind], getattr(envelope, kind))
+        message: Message = got(_KINDS[kind], getattr(envelope, kind), _READERS)
     except InvalidInput as error:
         raise MalformedMessage(f"{kind}: {error}") from None
     return message
-
-
-def _got(kind: Any, body: Any) -> Any:
-    """A value of that kind. Raises MalformedMessage, InvalidInput."""
-    return kind(**{
-        each.name: _got(QueryBatch, body) if each.name == "batch" else _read(each.name, getattr(body, each.name))
-        for each in fields(kind)
-    })  # fmt: skip
-
-
-def _read(name: str, value: Any) -> Any:
-    if name in _DECLARED:
-        array = _array(value, *_DECLARED[name])
-        return integers("VoteReply", name, array, rank=2) if name == "votes" else array
-    if name in _MOST_BYTES and len(value) > _MOST_BYTES[name]:
-        raise MalformedMessage(f"{name} has {len(value)} bytes; allowed: at most {_MOST_BYTES[name]}")
-    return _READERS[name](value) if name in _READERS else value
 
 
 def kind_of_message(data: bytes) -> str | None:
@@ -205,9 +225,7 @@ def encode_arrays(arrays: Iterable[ndarray]) -> bytes:
 
 def decode_arrays(data: bytes) -> Arrays:
     """The arrays in `data`, of the allowed dtypes. Raises MalformedMessage, as decode does."""
-    if len(data) > MESSAGE_BYTES:
-        raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
-    return _arrays(parse(wire_pb2.Arrays, data, what="arrays").arrays)
+    return _arrays(parse(wire_pb2.Arrays, _MESSAGE(data), what="arrays").arrays)
 
 
 def _fill_all(field: Any, arrays: Iterable[ndarray]) -> None:
@@ -255,12 +273,6 @@ def _array(field: wire_pb2.Array, dtype: str, rank: int | None = None) -> ndarra
     return array if len(shape) == 1 else array.reshape(shape)
 
 
-def _digest(value: bytes) -> bytes:
-    if len(value) != 32:
-        raise MalformedMessage(f"digest has {len(value)} bytes; allowed: 32")
-    return value
-
-
 _KINDS: dict[str, Any] = {
     "vote_request": VoteRequest,
     "vote_reply": VoteReply,
@@ -272,9 +284,14 @@ _KINDS: dict[str, Any] = {
     "refusal": Refusal,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "study": _digest,
-    "batch_digest": _digest,
+_MESSAGE = limited("message", MESSAGE_BYTES)
+_READERS: Readers = {
+    **{name: partial(_array, dtype=dtype, rank=rank) for name, (dtype, rank) in _DECLARED.items()},
+    "votes": lambda field: integers("VoteReply", "votes", _array(field, *_DECLARED["votes"]), rank=2),
+    "study": digest,
+    "batch_digest": digest,
+    "run": limited("run", 64),
+    "guardian": limited("guardian", _GUARDIAN_BYTES),
     "step": _step,
     "relayed": _arrays,
     "arrays": _arrays,

@@ -16,7 +16,7 @@ from protocols.levels.secure_sum.aggregation import SummedAggregation, open_sum
 from protocols.levels.table import Means, ballot_of
 from protocols.levels.two_server import circuit_inputs
 from protocols.levels.two_server.aggregation import SharedAggregation
-from protocols.levels.two_server.input_check import InputCheck
+from protocols.levels.two_server.circuit_inputs import InputCheck
 from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.noise import LatticeNoise
 from protocols.study.levels import Clear

@@ -8,7 +8,7 @@ import numpy as np
 from protocols.crypto.channel import pair
 from protocols.crypto.field import P, minus, plus, times
 from protocols.errors import ChannelClosed, MalformedMessage, Refused
-from protocols.levels.two_server.input_check import InputCheck, _total
+from protocols.levels.two_server.circuit_inputs import InputCheck, _total
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noise_pool import NoiseLaw
 from protocols.levels.two_server.one_time_masks import PinnedExchange

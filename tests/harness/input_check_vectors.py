@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from protocols.crypto.channel import pair
-from protocols.levels.two_server.input_check import InputCheck
+from protocols.levels.two_server.circuit_inputs import InputCheck
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noise_pool import NoiseLaw
 from protocols.levels.two_server.one_time_masks import PinnedExchange, masks_hold

@@ -5,7 +5,7 @@ import numpy as np
 from protocols.crypto.channel import elements
 from protocols.crypto.field import P, minus, plus
 from protocols.crypto.oblivious_transfer import BASE_ANSWER_BYTES
-from protocols.levels.two_server.input_check import InputCheck
+from protocols.levels.two_server.circuit_inputs import InputCheck
 from protocols.levels.two_server.one_time_masks import opened_sum
 
 _HASH = 32

@@ -12,8 +12,7 @@ from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.agreement import coordinator_opens, guardian_opens
 from protocols.levels.two_server.batch_notes import BatchNotes, OpenedBatches
-from protocols.levels.two_server.circuit_inputs import circuit_inputs
-from protocols.levels.two_server.input_check import Bound
+from protocols.levels.two_server.circuit_inputs import Bound, circuit_inputs
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
 from tests.harness.seeded import seeded_source
 

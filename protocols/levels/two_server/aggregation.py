@@ -38,10 +38,11 @@ from protocols.levels.two_server.conversation import (
 )
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
+from protocols.levels.two_server.one_time_masks import PinnedExchange
 from protocols.levels.two_server.shared_sums import (
     SumShare,
     check_sum_share,
-    coordinator_checks_sums,
+    checks_sums,
     noisy_share,
     pin_share,
     proofs_of,
@@ -208,11 +209,12 @@ class SharedAggregation(Aggregation):
         """The noisy sums of the seats whose proofs hold, which the guardian opens too and signs; see shared_sums.py."""
         study, request, ledger, seats = reserved.study, reserved.request.digest, reserved.ledger, submitted.seats
         proofs = proofs_of(study, (study.roster[seat].party for seat in seats.tolist()), reserved.request.batch.ids)
-        shares = [each for each in submitted.shares if isinstance(each, SumShare)]
+        shares = [each.numbers for each in submitted.shares if isinstance(each, SumShare)]
         check = _check_of(reserved)
         with check.attempt(submitted.digest + seats.tobytes()) as pin:
             secret = check.secret(self._source)
-            valid, total = coordinator_checks_sums(channel, shares, proofs, context=request, secret=secret, pin=pin)
+            exchange = PinnedExchange(channel, leads=True, pin=pin)
+            valid, total = checks_sums(exchange, shares, proofs, context=request, secret=secret)
         _end(check, study, seats[~valid], left_out)
         if valid.sum() < study.quorum:
             return self._below_quorum(reserved, left_out)

@@ -17,7 +17,7 @@ What a server holds between the evaluation of the circuits and the opening of th
 
 The servers' two-party computation of noisy labels from their shares of the counts, evaluated twice.
 
-Each server has added its own noise to its own share, and both are bound (input_check.py). The guardian garbles a
+Each server has added its own noise to its own share, and both are bound (circuit_inputs.py). The guardian garbles a
 circuit that the coordinator evaluates, and the coordinator garbles the same circuit for the guardian: dual execution
 (Mohassel & Franklin 2006, "Efficiency tradeoffs for malicious two-party computation"; Huang, Katz & Evans 2012,
 "Quid-pro-quo-tocols"). A server that garbles another circuit, or other tables, spoils only what the other server

@@ -1,4 +1,4 @@
-"""Steps in which both servers say something of the same kind, the coordinator first.
+"""Steps in which both servers say something of the same kind.
 
 What a server says in a step may not depend on what the other says in it. What it says in the next one does; so what it
 heard is pinned before: once and for all attempts at a batch, as in the vote check (sketch.py).
@@ -6,9 +6,9 @@ heard is pinned before: once and for all attempts at a batch, as in the vote che
 One-time masks of a party's votes under the keys of its vote check, and the test that they were dealt as agreed.
 
 For each of INPUT_REPETITIONS and each query the party deals shares of a mask z and of k z, k the key under which it
-deals k v, and of a spare mask y and of k y. z hides <r,v> in the check of the servers' inputs (input_check.py). Wrong
-products would stop that check, and with it the batch, after the inputs are fixed; so they are found before, when a
-party can still be left out: for random g the servers open g z + y, and what their shares of g k z + k y - (g z + y) k
+deals k v, and of a spare mask y and of k y. z hides <r,v> in the check of the servers' inputs (circuit_inputs.py).
+Wrong products would stop that check, and with it the batch, after the inputs are fixed; so they are found before, when
+a party can still be left out: for random g the servers open g z + y, and what their shares of g k z + k y - (g z + y) k
 add up to must be zero (the sacrifice of Damgard, Pastro, Smart & Zakarias 2012, "Multiparty computation from somewhat
 homomorphic encryption", section 3.3).
 
@@ -48,13 +48,19 @@ class PinnedExchange:
         self.leads = leads
         self._channel, self._pin = channel, pin
 
-    def of(self, step: str, message: bytes, size: int) -> bytes:
-        """Says the message and returns what the other server says in this step, `size` bytes.
+    def of(self, step: str, message: bytes, size: int, *, guardian_first: bool = False) -> bytes:
+        """Says the message; returns what the other server says in this step, `size` bytes, pinned before more is said.
 
-        Raises MalformedMessage, ChannelClosed, and what `pin` raises.
+        guardian_first: the guardian speaks first, as it spoke last in the step before. Raises MalformedMessage,
+        ChannelClosed, and what `pin` raises.
         """
-        theirs = self._swapped(step, message, size)
+        first = self.leads != guardian_first
+        if first:
+            self._channel.send(message)
+        theirs = receive(self._channel, size, f"the other server's {step}")
         self._pin(step, derived_key("heard", theirs))
+        if not first:
+            self._channel.send(message)
         return theirs
 
     def of_parts(self, step: str, messages: Iterator[bytes], sizes: list[int]) -> Iterator[bytes]:
@@ -64,18 +70,14 @@ class PinnedExchange:
         """
         heard = b""
         for message, size in zip(messages, sizes, strict=True):
-            theirs = self._swapped(step, message, size)
+            if self.leads:
+                self._channel.send(message)
+            theirs = receive(self._channel, size, f"the other server's {step}")
+            if not self.leads:
+                self._channel.send(message)
             heard = derived_key("heard", heard, theirs)
             yield theirs
         self._pin(step, heard)
-
-    def _swapped(self, step: str, message: bytes, size: int) -> bytes:
-        if self.leads:
-            self._channel.send(message)
-        theirs = receive(self._channel, size, f"the other server's {step}")
-        if not self.leads:
-            self._channel.send(message)
-        return theirs
 
 
 INPUT_REPETITIONS = 2

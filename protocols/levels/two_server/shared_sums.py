@@ -6,7 +6,8 @@ share of it all is expanded from a seed of 16 bytes, the coordinator's is the di
 says nothing about the sum. Seeds are bound to `context`, which names the batch.
 
     coordinator -> guardian   digest of what is to be proved, its number
-    guardian -> coordinator   digest, its number: both now have the coin; what it opens of each proof
+    guardian -> coordinator   digest, its number: both now have the coin
+    guardian -> coordinator   what it opens of each proof
     coordinator -> guardian   what it opens of each proof; then its noisy share of the sum of all that hold
     guardian -> coordinator   its noisy share; its signatures of the outcome and of the opened sums; its log's head
 
@@ -24,7 +25,7 @@ which holds their other share, what these parties sent.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -32,7 +33,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, UInt8, UInt32
 from numpy import ndarray
 
-from protocols.crypto.channel import Channel, elements, receive
+from protocols.crypto.channel import elements
 from protocols.crypto.field import from_integers, minus, plus
 from protocols.crypto.prg import SEED_BYTES, derived_key, field_elements
 from protocols.crypto.randomness import RandomSource
@@ -40,6 +41,7 @@ from protocols.crypto.shared_squares import POINTS, Coin, Layout
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.conversation import server_noise
+from protocols.levels.two_server.one_time_masks import PinnedExchange
 from protocols.levels.two_server.shares import GuardianShare
 from protocols.noise import LatticeNoise
 from protocols.ranges import in_range
@@ -94,52 +96,23 @@ def check_sum_share(arrays: tuple[ndarray, ...], *, shape: tuple[int, ...]) -> U
     return np.ascontiguousarray(in_range("two servers", "field element", numbers))
 
 
-def coordinator_checks_sums(
-    channel: Channel,
-    shares: Sequence[SumShare],
-    proofs: Sequence[Proven],
-    *,
-    context: bytes,
-    secret: bytes,
-    pin: Callable[[str, bytes], None],
+def checks_sums(
+    exchange: PinnedExchange, shares: Iterable[_Numbers], proofs: Sequence[Proven], *, context: bytes, secret: bytes
 ) -> _Checked:
-    """Whose sums are proved, which the guardian finds too, and the coordinator's share of their sum.
+    """Whose sums are proved, which the other server finds too, and this server's share of their sum.
 
-    secret, pin: as of `coordinator_checks` (sketch.py). Raises MalformedMessage, ChannelClosed, and what `pin` raises.
+    shares: this server's; secret: as of `coordinator_checks` (sketch.py). Raises MalformedMessage, ChannelClosed, and
+    what the exchange's `pin` raises.
     """
-    agreed, number = _agreed(proofs, context), _number(secret, context)
-    channel.send(agreed + number)
-    answer = receive(channel, 2 * _HASH_BYTES + 4 * _opened_size(proofs), "the guardian's check of sums")
-    _check_agreed(answer, agreed)
-    coin = derived_key("coin of sums", context, number, answer[_HASH_BYTES : 2 * _HASH_BYTES])
-    pin("coin", coin)
-    pin("opened proofs", derived_key("heard", answer))
-    opened, sums = _opened((share.numbers for share in shares), proofs, coin, leads=True)
-    channel.send(opened.astype("<u4").tobytes())
-    return _checked(opened, elements(answer[2 * _HASH_BYTES :], opened.shape), sums, proofs, coin)
-
-
-def guardian_checks_sums(
-    channel: Channel,
-    share: GuardianShare,
-    proofs: Sequence[Proven],
-    *,
-    context: bytes,
-    secret: bytes,
-    pin: Callable[[str, bytes], None],
-) -> _Checked:
-    """As `coordinator_checks_sums`, for the guardian."""
-    agreed, number = _agreed(proofs, context), _number(secret, context)
-    question = receive(channel, 2 * _HASH_BYTES, "the coordinator's check of sums")
-    _check_agreed(question, agreed)
-    coin = derived_key("coin of sums", context, question[_HASH_BYTES:], number)
-    pin("coin", coin)
-    shares = (_expanded(seed, proof, context) for seed, proof in zip(share.seeds, proofs, strict=True))
-    opened, sums = _opened(shares, proofs, coin, leads=False)
-    channel.send(agreed + number + opened.astype("<u4").tobytes())
-    theirs = receive(channel, opened.nbytes, "the coordinator's opened proofs")
-    pin("opened proofs", derived_key("heard", theirs))
-    return _checked(opened, elements(theirs, opened.shape), sums, proofs, coin)
+    agreed, number = _agreed(proofs, context), derived_key("number of sums", secret, context)
+    theirs = exchange.of("coin", agreed + number, 2 * _HASH_BYTES)
+    if theirs[:_HASH_BYTES] != agreed:
+        raise MalformedMessage("the servers differ in what hospitals are to prove, or in the batch")
+    numbers = (number, theirs[_HASH_BYTES:]) if exchange.leads else (theirs[_HASH_BYTES:], number)
+    coin = derived_key("coin of sums", context, *numbers)
+    opened, sums = _opened(shares, proofs, coin, leads=exchange.leads)
+    said = exchange.of("opened proofs", opened.astype("<u4").tobytes(), opened.nbytes, guardian_first=True)
+    return _checked(opened, elements(said, opened.shape), sums, proofs, coin)
 
 
 def _agreed(proofs: Sequence[Proven], context: bytes) -> bytes:
@@ -147,23 +120,9 @@ def _agreed(proofs: Sequence[Proven], context: bytes) -> bytes:
     return derived_key("proofs of sums", context, *(repr(each).encode() for each in proofs))
 
 
-def _check_agreed(message: bytes, agreed: bytes) -> None:
-    if message[:_HASH_BYTES] != agreed:
-        raise MalformedMessage("the servers differ in what hospitals are to prove, or in the batch")
-
-
-def _number(secret: bytes, context: bytes) -> bytes:
-    """A server's part of the coin: one a batch, whoever's sums are in it."""
-    return derived_key("number of sums", secret, context)
-
-
 def _sizes(proof: Proven) -> tuple[int, int, int]:
     """How many numbers are opened: of polynomials, of sums of their squares, and of what must be zero."""
     return POINTS * sum(proof.layout.blocks), POINTS, proof.equations
-
-
-def _opened_size(proofs: Sequence[Proven]) -> int:
-    return sum(sum(_sizes(each)) for each in proofs)
 
 
 def _opened(
@@ -194,6 +153,11 @@ def _checked(mine: _Numbers, theirs: _Numbers, sums: Sequence[_Sum], proofs: Seq
 @lru_cache(maxsize=8)
 def _coin(seed: bytes, layout: Layout) -> Coin:
     return Coin.of(derived_key("points and factors", seed), layout)
+
+
+def guardian_numbers(share: GuardianShare, proofs: Sequence[Proven], context: bytes) -> Iterator[_Numbers]:
+    """The guardian's shares, one by one."""
+    return (_expanded(seed, proof, context) for seed, proof in zip(share.seeds, proofs, strict=True))
 
 
 def _expanded(seed: UInt8[ndarray, "16"], proof: Proven, context: bytes) -> _Numbers:

@@ -190,7 +190,7 @@ def erring(message):
 
 
 def test_more_numbers_than_a_chunk_holds_are_entered_as_well(monkeypatch) -> None:
-    monkeypatch.setattr("protocols.levels.two_server.input_check._CHUNK", 7)
+    monkeypatch.setattr("protocols.levels.two_server.circuit_inputs._CHUNK", 7)
     one, other = outcomes(sides(2, queries=1, classes=CLASSES)[2])
     assert fits(one, other)
     assert fits(other, one)

@@ -40,7 +40,7 @@ APART = np.array([[[900, 0, 0], [0, 0, 0]], [[0, 900, 0], [70, 0, 0]], [[0, 0, 9
 MIXED = np.array([[[0, 900, 0], [70, 70, 0]], [[0, 0, 900], [0, 0, 0]], [[900, 0, 0], [0, 0, 0]]])
 _RANDOM_PAIRS = 300
 # Of the guardian's messages in a conversation: it stops before it answers.
-_BEFORE_THE_ANSWER = 6
+_BEFORE_THE_ANSWER = 7
 
 
 class Watched(Breaking):
@@ -174,9 +174,9 @@ def test_sums_of_two_sets_of_parties_under_the_same_noise_would_be_told_by_the_g
 
     def without_one(world):
         digest = world.own.stored(0).digest
-        for kind in ("submitted", "check voters", "check opened proofs"):
+        for kind in ("submitted", "check voters", "check coin", "check opened proofs"):
             world.own.forget(digest, kind)
-        for kind in ("submission", "check voters", "check opened proofs"):
+        for kind in ("submission", "check voters", "check coin", "check opened proofs"):
             world.guardians.forget(digest, kind)
         world.exchange = InProcessTransport(
             {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"b"})

@@ -13,7 +13,16 @@ from protocols.levels.two_server import ballot as ballot_module
 from protocols.levels.two_server import shared_sums
 from protocols.levels.two_server.aggregation import opened_signature
 from protocols.levels.two_server.conversation import Submission, send_arrays
-from protocols.levels.two_server.shared_sums import SumShare, _expanded, check_sum_share, proofs_of, share_sum
+from protocols.levels.two_server.one_time_masks import PinnedExchange
+from protocols.levels.two_server.shared_sums import (
+    SumShare,
+    _expanded,
+    check_sum_share,
+    checks_sums,
+    guardian_numbers,
+    proofs_of,
+    share_sum,
+)
 from protocols.levels.two_server.shares import GuardianShare
 from protocols.levels.two_server.statement import Fate, check_opened
 from protocols.refusals.code import Code
@@ -33,8 +42,8 @@ SHAPE = (QUERIES.rows, 2)
 PROOFS = proofs_of(STUDY, STUDY.seats, np.arange(QUERIES.rows))
 SIZE = PROOFS[1].layout.size
 VERIFYING_KEY = SIGNING_KEY.public_key().public_bytes_raw()
-# Guardian's end: it takes the submission, accepts, checks in three messages, takes the coordinator's share, answers.
-MESSAGES = 7
+# Guardian's end: it takes the submission, accepts, checks in four messages, takes the coordinator's share, answers.
+MESSAGES = 8
 
 
 @pytest.fixture
@@ -310,16 +319,11 @@ def test_a_batch_that_is_given_up_stays_charged_and_is_never_opened(world) -> No
 def test_a_message_of_the_check_that_is_none_ends_it_before_anything_is_opened(side, wrong) -> None:
     own, share = share_sum(SUMS[1], proof=PROOFS[1], context=b"batch", source=seeded_source(1))
     here, there = pair(wait_s=2.0)
-    about = {"context": b"batch", "secret": bytes(32), "pin": lambda step, value: None}
+    exchange = PinnedExchange(here, leads=side == "coordinator", pin=lambda step, value: None)
     agreed = shared_sums._agreed([PROOFS[1 if wrong != "other proofs" else 2]], b"batch")
-    rest = b"" if side == "guardian" else b"\xff" * 4 * shared_sums._opened_size([PROOFS[1]])
-    message = agreed + bytes(32) + rest
+    message = agreed + bytes(32)
     there.send(message[:-1] if wrong == "short" else message)
-    if side == "guardian":
-        if wrong == "no elements":
-            there.send(b"\xff" * 4 * shared_sums._opened_size([PROOFS[1]]))
-        check, given = shared_sums.guardian_checks_sums, share
-    else:
-        check, given = shared_sums.coordinator_checks_sums, [own]
+    there.send(b"\xff" * 4 * sum(shared_sums._sizes(PROOFS[1])))
+    given = [own.numbers] if side == "coordinator" else guardian_numbers(share, [PROOFS[1]], b"batch")
     with refuses(MalformedMessage):
-        check(here, given, [PROOFS[1]], **about)
+        checks_sums(exchange, given, [PROOFS[1]], context=b"batch", secret=bytes(32))
