@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import certificate_from_pem, check_name
-from protocols.errors import DataUnavailable, InvalidInput
+from protocols.errors import InvalidInput
 from runtime.address import check_address
 from runtime.files import read
 from runtime.key_files import read_key
@@ -95,12 +95,7 @@ class CoordinatorHome:
 
     def settings(self) -> CoordinatorSettings:
         """Reads coordinator.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
-        try:
-            return read_toml_settings(self.settings_file, CoordinatorSettings)
-        except DataUnavailable:
-            raise DataUnavailable(
-                f"{self.folder} holds no coordinator; run conclave-coordinator init, or give --home"
-            ) from None
+        return read_toml_settings(self.settings_file, CoordinatorSettings, role="coordinator")
 
     def authority(self) -> x509.Certificate:
         """The consortium's certificate."""

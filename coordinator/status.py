@@ -6,7 +6,6 @@ released.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from coordinator.connection.relaying import most_spent
 from coordinator.store.store import Job, Serving, Store, ledger_path
 from protocols.ledger.ledger import Ledger
-from protocols.plural import at_most, counted, some
+from protocols.plural import at_most, counted, some, utc
 from protocols.study.study import Study, party_of
 from runtime.loopback import Family
 from runtime.page import document, folded_list, strip, table, text, verdict
@@ -247,7 +246,6 @@ def operator_page(
         *waits,
         "nothing needs you" if not needs else f"{len(needs)} thing{'s' * (len(needs) > 1)} to do",
     ])  # fmt: skip
-    now = datetime.datetime.fromtimestamp(now_s, datetime.UTC)
     return document(
         title=f"The coordinator of {consortium}",
         kind="live page of an operator, read only",
@@ -255,7 +253,7 @@ def operator_page(
             verdict(f"{says}.", needs, tone="warn" if needs else "good"),
             *_studies(status["studies"], {each["party"] for each in _members(status)}), *_hospitals(status),
         ]),
-        footer=f"<p>As of {_utc(now)}; <a href=\"\">reload it</a>. Nothing can be changed here: use "
+        footer=f"<p>As of {utc(now_s)}; <a href=\"\">reload it</a>. Nothing can be changed here: use "
         "conclave-coordinator.</p>",
     )  # fmt: skip
 
@@ -385,7 +383,7 @@ def _hospitals(status: Mapping[str, Any]) -> list[str]:
     rows = [
         (
             each["party"],
-            f"since {_utc(datetime.datetime.fromtimestamp(since[each['party']]['since_s'], datetime.UTC))}"
+            f"since {utc(since[each['party']]['since_s'])}"
             if each["party"] in since
             else "no",
             since[each["party"]]["software"] if each["party"] in since else "",
@@ -404,7 +402,3 @@ def _hospitals(status: Mapping[str, Any]) -> list[str]:
         folded_list(f"All {len(rows)} hospitals", listed) if len(rows) > _MOST_OPEN else listed,
         *([f"<p>Invited, and not enrolled yet: {text(some(invited))}.</p>"] if invited else []),
     ]
-
-
-def _utc(when: datetime.datetime) -> str:
-    return f"{when:%Y-%m-%d %H:%M:%S} UTC"

@@ -103,12 +103,7 @@ class GuardianHome:
 
     def settings(self) -> GuardianSettings:
         """Reads guardian.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
-        try:
-            return read_toml_settings(self.settings_file, GuardianSettings)
-        except DataUnavailable:
-            raise DataUnavailable(
-                f"{self.folder} holds no guardian; run conclave-guardian init, or give --home"
-            ) from None
+        return read_toml_settings(self.settings_file, GuardianSettings, role="guardian")
 
     def key(self) -> ec.EllipticCurvePrivateKey:
         """The key of the certificate."""

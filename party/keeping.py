@@ -23,6 +23,7 @@ import re
 import secrets
 import sqlite3
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -40,7 +41,7 @@ from party.home import PartyHome, make_home
 from party.settings import PartySettings, read_settings
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
-from protocols.plural import at_most
+from protocols.plural import at_most, utc
 from protocols.reading import parse_json, read_bytes
 from protocols.refusals.code import Code
 from protocols.study.file import read_deployed
@@ -282,7 +283,7 @@ def back_up(home: PartyHome, file: Path, *, kind: _Kind, passphrase: bytes | Non
     InvalidInput for a file that exists, StorageFailed.
     """
     invitation = home.invitation()
-    made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    made = utc(time.time())
 
     def whole() -> Archive:
         parts = dict(_parts(home))

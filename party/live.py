@@ -21,7 +21,7 @@ from protocols.crypto.identity import PEM_BYTES, certificate_from_pem
 from protocols.errors import DataUnavailable, StorageFailed
 from protocols.ledger.audit_log import Entry
 from protocols.ledger.ledger import Ledger
-from protocols.plural import at_most, counted
+from protocols.plural import at_most, counted, utc
 from protocols.reading import read_bytes, read_json
 from protocols.refusals.table import meaning_of
 from runtime.files import write_atomically
@@ -280,14 +280,14 @@ def node_page(state: NodeState, *, paste: Callable[[str], str] = str) -> str:
             *_studies(state.seats), *_lifetime(state), *_happened(state.happened), *_approvals(state),
             *_node(state, paste),
         ]),
-        footer=f"<p>As of {_utc(state.now)}; <a href=\"\">reload it</a>. Nothing can be changed here: "
+        footer=f"<p>As of {utc(state.now.timestamp())}; <a href=\"\">reload it</a>. Nothing can be changed here: "
         "use conclave-party.</p>",
     )  # fmt: skip
 
 
 def top_line(state: NodeState) -> str:
     """The page in one sentence: "Connected; heart: 34 of 58 answers left; nothing needs you."."""
-    parts = ["Connected" if state.connected else f"Not connected since {_utc(state.since)}"]
+    parts = ["Connected" if state.connected else f"Not connected since {utc(state.since.timestamp())}"]
     parts += [_left(each) for each in state.seats]
     needs = len(needs_of(state))
     parts.append(
@@ -300,7 +300,8 @@ def needs_of(state: NodeState) -> list[str]:
     """What a person has to do, with the command; empty if nothing."""
     needs = []
     if not state.connected and (state.now - state.since).total_seconds() > _ALONE_S:
-        needs.append(f"no connection to {state.address} since {_utc(state.since)}; run: conclave-party doctor")
+        since = utc(state.since.timestamp())
+        needs.append(f"no connection to {state.address} since {since}; run: conclave-party doctor")
     if not state.seats:
         needs.append("no study is approved here; run: conclave-party data check STUDY.toml, which says how")
     if state.certificate_days < _SOON_DAYS:
@@ -360,7 +361,7 @@ def _happened(entries: Sequence[Happened]) -> list[str]:
     if not entries:
         return ["<h2>What was asked</h2>", "<p>Nothing yet.</p>"]
     rows = [
-        (_utc(_of_ns(each.time_ns)), each.study, "" if each.queries is None else each.queries, _said(each))
+        (utc(each.time_ns / 1e9), each.study, "" if each.queries is None else each.queries, _said(each))
         for each in entries
     ]
     head = ("when", "study", "queries", "what happened")
@@ -378,7 +379,7 @@ def _approvals(state: NodeState) -> list[str]:
     rows = []
     for each in state.approvals:
         approved = state.approved_ns.get(each.study.hex())
-        when = "" if approved is None else _utc(_of_ns(approved))
+        when = "" if approved is None else utc(approved / 1e9)
         rows.append(
             (each.name, each.study.hex()[:16], each.data_set, when, "withdrawn" if each.withdrawn else "stands")
         )
@@ -389,7 +390,7 @@ def _approvals(state: NodeState) -> list[str]:
 
 
 def _node(state: NodeState, paste: Callable[[str], str]) -> list[str]:
-    said = f"connected since {_utc(state.since)}" if state.connected else f"not connected since {_utc(state.since)}"
+    said = f"{'' if state.connected else 'not '}connected since {utc(state.since.timestamp())}"
     return [
         "<h2>This node</h2>",
         facts(
@@ -406,13 +407,5 @@ def _node(state: NodeState, paste: Callable[[str], str]) -> list[str]:
 def _audit(found: LastAudit | None) -> str:
     if found is None:
         return "never; run: conclave-party verify"
-    when = datetime.datetime.fromtimestamp(found.time_s, datetime.UTC)
-    return f"{_utc(when)}: {'everything holds' if found.holds else 'something does not hold'} ({found.seats} checked)"
-
-
-def _of_ns(time_ns: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
-
-
-def _utc(when: datetime.datetime) -> str:
-    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+    holds = "everything holds" if found.holds else "something does not hold"
+    return f"{utc(found.time_s)}: {holds} ({found.seats} checked)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, floor, inf, log10
 from typing import Final
@@ -54,3 +55,8 @@ def _rounded(value: float, dust: float, whole: Callable[[float], int]) -> str:
     digits = 3 if value >= 0.001 or value == 0 else 2 - floor(log10(value * dust))
     shown = whole(value * dust * 10**digits) / 10**digits
     return f"{shown:.3g}" if digits > 3 else f"{shown:.3f}".rstrip("0").rstrip(".")
+
+
+def utc(seconds: float) -> str:
+    """A moment, in seconds since 1970, for people."""
+    return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -27,12 +27,16 @@ def named_toml(path: Path) -> dict[str, Any]:
         raise InvalidInput(str(error)) from None
 
 
-def read_toml_settings(path: Path, kind: type[Settings]) -> Settings:
+def read_toml_settings(path: Path, kind: type[Settings], *, role: str) -> Settings:
     """The settings in a file of one table, whose keys are a dataclass's fields: texts, whole numbers, flags.
 
-    Raises DataUnavailable if it is absent, InvalidInput for a wrong key or value.
+    role: of the program that has its home there. Raises DataUnavailable if it is absent, as before init, InvalidInput
+    for a wrong key or value.
     """
-    table, kinds = TomlTable(path, read_toml(path)), get_type_hints(kind)
+    try:
+        table, kinds = TomlTable(path, read_toml(path)), get_type_hints(kind)
+    except DataUnavailable:
+        raise DataUnavailable(f"{path.parent} holds no {role}; run conclave-{role} init, or give --home") from None
     values = {
         each.name: table.value(each.name, kinds[each.name], None if each.default is MISSING else each.default)
         for each in fields(kind)

@@ -15,7 +15,7 @@ from coordinator.commands.group import home_option, store_of
 from coordinator.commands.study import seat_rows
 from coordinator.students import EQUAL, SCORES, STUDENTS
 from protocols.errors import InvalidInput, Refused
-from protocols.plural import counted
+from protocols.plural import counted, utc
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option, page_options, passphrase_command, show_link
 from runtime.exits import Exit, until_signalled
@@ -100,9 +100,8 @@ def _text(figures: dict[str, Any], now_s: float) -> str:
         ]
         lines += ["", text_table(["party", "connected", "days left", "revoked"], rows)]
     for each in figures["silent"]:
-        since = datetime.datetime.fromtimestamp(each["since_s"], datetime.UTC)
         lines.append(
-            f"not waited for: {each['party']}, which has not answered since {since:%Y-%m-%d %H:%M:%S} UTC; it is asked "
+            f"not waited for: {each['party']}, which has not answered since {utc(each['since_s'])}; it is asked "
             "all the same, and waited for again when it connects or answers"
         )
     for request in figures["pending_requests"]:

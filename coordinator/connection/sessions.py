@@ -34,6 +34,7 @@ from coordinator.connection.open_study import (
 )
 from protocols.crypto.identity import Identity
 from protocols.errors import MalformedMessage, Refused
+from protocols.plural import utc
 from protocols.refusals.code import Code
 from protocols.study.study import party_of
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, Frame, SeatHeads
@@ -341,7 +342,7 @@ class Sessions:
             raise Refused(
                 Code.ANOTHER_NODE,
                 f"another node answers as {name!r}, connected since "
-                f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(older.since))} UTC: stop it, or this one; if it is "
+                f"{utc(older.since)}: stop it, or this one; if it is "
                 "gone, this node is admitted within a minute; if nobody knows it, tell the operator",
             )
         self.open[name] = session

@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +20,7 @@ from cryptography import x509
 from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, MalformedMessage
 from protocols.ledger.audit_log import AuditLog, Entry, Head
+from protocols.ledger.database import Database
 from protocols.ledger.ledger import Ledger
 from protocols.ranges import check, whole
 from protocols.reading import parse_json, read_text
@@ -128,14 +127,9 @@ def _plain(amounts: Mapping[str, int]) -> dict[str, int]:
 def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
     """The log that consists of these entries, with its hash chain recomputed, and its head after each of them."""
     times = iter(entry.time_ns for entry in entries)
-    database = sqlite3.connect(":memory:", isolation_level=None)
-    log = AuditLog(
-        database,
-        lambda **_: nullcontext(),
-        rows=lambda query, values: database.execute(query, values).fetchall(),
-        clock=lambda: next(times),
-    )
-    return log, [log.append(entry.event, **entry.fields) for entry in entries]
+    log = AuditLog(Database(":memory:", ""), clock=lambda: next(times))
+    with log.together():
+        return log, [log.append(entry.event, **entry.fields) for entry in entries]
 
 
 def receipts(evidence: ReleaseEvidence, *, authority: x509.Certificate) -> list[Receipt]:

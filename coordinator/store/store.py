@@ -295,9 +295,7 @@ class Store:
         self._clock = clock
         self.steady_clock = SteadyClock(wall=lambda: clock() / 1e9, monotonic=steady)
         self._database = Database(home.store_file, _SCHEMA)
-        self.trail = AuditLog(
-            self._database.connection, self._database.transaction, rows=self._database.rows, clock=clock
-        )
+        self.trail = AuditLog(self._database, clock=clock)
         self.members = Members(self._database, self.trail)
         self.ledger_differences = LedgerDifferences(self._database)
         self.withdrawals = Withdrawals(self._database, self.trail, now_s=lambda: self.now_s)

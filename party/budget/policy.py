@@ -13,14 +13,13 @@ coordinator's log can prove that more was spent, never that no more was.
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final  # SQLite's values
+from typing import Final  # SQLite's values
 
 import numpy as np
 
@@ -29,9 +28,9 @@ from party.budget.watermarks import PolicyFile, Watermarks, check_policy
 from party.data.mapping import folded
 from party.home import PartyHome
 from party.lifetime import Forecast, LifetimeCap, LifetimeUse, StudyCost, first_order, study_cost, too_much
-from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused, StorageFailed
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.audit_log import AuditLog
-from protocols.ledger.database import Transactions, open_database
+from protocols.ledger.database import Database
 from protocols.reading import parse_json
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
@@ -77,24 +76,21 @@ _LOGGED = 'SELECT entry FROM audit WHERE entry LIKE \'%"event": "approved"%\' OR
 _ROWS = "SELECT count(*) FROM reservation"
 
 
-def check_reservations(database: sqlite3.Connection) -> None:
+def check_reservations(file: Database) -> None:
     """Raises sqlite3.DatabaseError unless each reservation is what the log says: as approved, or as released."""
     try:
-        for table in _TABLES:
-            ((found, *_), *_) = database.execute(f"PRAGMA integrity_check({table})").fetchall()
-            if found != "ok":
-                raise sqlite3.DatabaseError(f"table {table} is damaged: restore it from a backup")
+        file.check_tables(_TABLES)
         logged: dict[tuple[str, str, str], tuple[int, float]] = {}
-        for (text,) in database.execute(_LOGGED):
+        for (text,) in file.connection.execute(_LOGGED):
             entry = parse_json(text, where="an entry")
             key = str(entry["study"]), str(entry["data_set"]), str(entry["unit"])
             nano, noise = int(entry["nano"]), float(entry["noise_distance"])
             logged[key] = min(nano, logged[key][0]) if key in logged else nano, noise
         kept = {
             (study.lower(), data_set, unit): (nano, noise)
-            for study, data_set, unit, nano, noise in database.execute(_KEPT)
+            for study, data_set, unit, nano, noise in file.connection.execute(_KEPT)
         }
-        ((rows,),) = database.execute(_ROWS).fetchall()
+        ((rows,),) = file.connection.execute(_ROWS).fetchall()
     except (DataCorrupt, ValueError, TypeError, KeyError):  # SQLite's and JSON's own messages quote what is damaged
         raise sqlite3.DatabaseError("its text is damaged: restore it from a backup") from None
     if kept != logged or rows != len(kept):
@@ -167,20 +163,15 @@ class Policy:
 
     def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
         """Opens or creates the file. Raises StorageFailed. clock: nanoseconds since 1970."""
-        self._lock = threading.RLock()
         self._clock = clock
-        try:
-            self._database = open_database(path, POLICY_SCHEMA)
-            self._transaction = Transactions(
-                self._database, self._lock, failed=lambda error: StorageFailed(f"policy: {error}; nothing was changed")
-            )
-            self.log = AuditLog(self._database, self._transaction, rows=self._rows, clock=clock)
-            file = PolicyFile(self._database, self._transaction, self.log, clock)
+        database = Database(path, POLICY_SCHEMA, undone="nothing was changed")
+        self._database, self._transaction, self._rows = database.connection, database.transaction, database.rows
+        self.log = AuditLog(database, clock=clock)
+        file = PolicyFile(self._database, self._transaction, self.log, clock)
+        with database.opening():
             self.marks = Watermarks(file)
-            check_reservations(self._database)
+            check_reservations(database)
             self.forfeits, self.known = Forfeits(file), KnownUnits(file)
-        except sqlite3.Error as error:
-            raise StorageFailed(f"policy {path}: {error}; check the disk and the path") from error
 
     def __enter__(self) -> Policy:
         return self
@@ -527,13 +518,6 @@ class Policy:
         query = "SELECT nano, noise_distance FROM reservation WHERE data_set = ? AND unit = ? ORDER BY rowid"
         rows = self._rows(query, (data_set, unit))
         return sum(int(row[0]) for row in rows), fsum(float(row[1]) for row in rows)
-
-    def _rows(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        with self._lock:
-            try:
-                return self._database.execute(query, values).fetchall()
-            except sqlite3.Error as error:
-                raise StorageFailed(f"policy: {error}") from error
 
 
 def _column(currency: float) -> float | None:

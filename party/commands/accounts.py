@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +16,7 @@ from protocols.plural import at_most, counted
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
-from runtime.printing import say_next
+from runtime.printing import print_json, say_next
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -64,7 +63,7 @@ def show(home: PartyHome, as_json: bool) -> None:
         for each in found.lifetime
     ]
     if as_json:
-        click.echo(json.dumps({"seats": seats, "lost": lost, "lifetime": lifetime}, indent=2))
+        print_json({"seats": seats, "lost": lost, "lifetime": lifetime})
         return found.check()
     for each, row in zip(found.seats, seats, strict=True):
         state = " (withdrawn)" if row["withdrawn"] else ""
@@ -173,7 +172,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     if as_json:
         figures = {"policy_entries": entries, "seats": results, "findings": doubts, "holds": not failed}
         figures |= {"unnamed": unnamed}
-        click.echo(json.dumps(figures, indent=2))
+        print_json(figures)
     else:
         click.echo(f"policy: {counted(entries, 'entry')}, the hash chain is intact")
         for result in results:
@@ -248,7 +247,7 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
             "spent": {seat: {key: row[key] for key in keys} for seat, row in rows.items()},
             "share_reserved": {each.unit: each.share for each in uses},
         }
-        click.echo(json.dumps(figures, indent=2))
+        print_json(figures)
         return
     click.echo(f"{found.name} is withdrawn; this node no longer answers it")
     click.echo(

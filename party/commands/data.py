@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 from collections.abc import Sequence
 from math import isfinite, isnan
 from pathlib import Path
@@ -20,7 +19,7 @@ from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
 from runtime.files import write_atomically
-from runtime.printing import pasteable, say_next, wrapped
+from runtime.printing import pasteable, print_json, say_next, wrapped
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
@@ -95,7 +94,7 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
     if as_json:
         judges = student and student.judged and list(student.judged.accuracy)
         shown = {"how": how, "judged": judges, **{key: each.figures() for key, each in figures.items()}}
-        click.echo(json.dumps(shown, indent=2))
+        print_json(shown)
         return
     for line in _compared(figures, how, settings.teachers.kind, alone, together, truth):
         click.echo(wrapped(line, " " * 10))
@@ -131,7 +130,7 @@ def _score_findings(
         together = findings_score(names, student.predict(inputs), student.scores(inputs), judged.labels[judged.usable])
     if as_json:
         figures = {"alone": {name: each.figures() for name, each in alone.items()}}
-        click.echo(json.dumps(figures | ({"together": together.figures()} if together else {}), indent=2))
+        print_json(figures | ({"together": together.figures()} if together else {}))
         return
     lines = [f"alone     {name}: {each.words()}" for name, each in alone.items()]
     lines += [f"together  {line}" for line in (together.lines() if together else [])]
@@ -266,7 +265,7 @@ def predict(
         figures: dict[str, Any] = {"release": str(release), "records": len(used), "predicted": int(used.sum())}
         figures["judged"] = student.judged and (student.judged.of_findings or list(student.judged.accuracy))
         figures["outside"] = sum(map(bool, outside))
-        click.echo(json.dumps({**figures, "score": None if result is None else result.figures()}, indent=2))
+        print_json({**figures, "score": None if result is None else result.figures()})
         return
     said = "no labels, so nothing is scored" if result is None else result.words()
     for line in f"{int(used.sum())} of {counted(len(used), 'record')}: {said}".splitlines():
@@ -359,7 +358,7 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
         made = quality_page(settings.data.shown, study, quality, fit, approve=approve)
         write_atomically(page, made.encode())
     if as_json:
-        click.echo(json.dumps(_figures(settings.data.shown, quality, fit, good), indent=2))
+        print_json(_figures(settings.data.shown, quality, fit, good))
     else:
         for line in _lines(settings.data.shown, quality, fit, study, approve):
             click.echo(pasteable(line))

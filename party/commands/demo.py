@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 
 import click
 
 from runtime.cli import EPILOG, json_option
+from runtime.printing import print_json
 
 
 @click.command(epilog=EPILOG)
@@ -69,7 +69,7 @@ def demo(folder: Path, data_dir: Path | None, level: str, votes_by: str, as_json
     finally:
         signal.signal(signal.SIGTERM, before)
     if as_json:
-        click.echo(json.dumps(figures, indent=2))
+        print_json(figures)
     else:
         click.echo(f"\n{in_words(figures)}")
     return 0

@@ -21,7 +21,7 @@ from protocols.reading import TOML_BYTES, read_bytes
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option, passphrase_command
 from runtime.files import write_atomically
-from runtime.printing import pasteable, say_next
+from runtime.printing import pasteable, print_json, say_next
 
 if TYPE_CHECKING:
     from party.home import PartyHome
@@ -226,7 +226,7 @@ def doctor(home: PartyHome, as_json: bool) -> int:
             if hop.todo:
                 click.echo(pasteable(f"      next: {hop.todo}"))
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(hop) for hop in hops], indent=2))
+        print_json([dataclasses.asdict(hop) for hop in hops])
     return next((hop.exit_code for hop in hops if not hop.ok), 0)
 
 

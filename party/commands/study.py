@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
@@ -15,7 +14,7 @@ from protocols.claims.languages import ENGLISH, LANGUAGES, say
 from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, ask_fingerprint, json_option
-from runtime.printing import folded_under, say_next
+from runtime.printing import folded_under, print_json, say_next
 
 if TYPE_CHECKING:
     from party.budget.known_units import UnitDigests
@@ -186,7 +185,7 @@ def approve(
         forecasts = policy.forecast(study, party=party, data_set=name, caps=settings.lifetime, told_apart=named)
         other_people = _check_people(policy, name, units, other_people, ask=ask)
         if as_json:
-            click.echo(json.dumps({**_figures(study, forecasts), "warnings": warnings}, indent=2))
+            print_json({**_figures(study, forecasts), "warnings": warnings})
         else:
             for line in approval_words(study, party, settings, forecasts, pool_checked=checked):
                 click.echo(folded_under(line))
@@ -373,7 +372,7 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
     with Policy(settings.policy) as policy:
         seats = _train(home, settings, found, policy)
     if as_json:
-        click.echo(json.dumps({"study": found.digest.hex(), "records_per_teacher": seats}, indent=2))
+        print_json({"study": found.digest.hex(), "records_per_teacher": seats})
     else:
         click.echo(f"teachers of {found.name} are trained")
         say_next("conclave-party run")

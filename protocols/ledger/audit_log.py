@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any  # SQLite's values
 
 from protocols.errors import DataCorrupt, Refused
+from protocols.ledger.database import Database
 from protocols.reading import parse_json
 from protocols.refusals.code import Code
 
@@ -64,23 +63,14 @@ class Entry:
 class AuditLog:
     """The log of one ledger, in the ledger's file. Fields hold names, codes and amounts; never votes or inputs.
 
-    transaction: opens the ledger's transaction, or joins the one that is open, see Transactions; rows: runs one
-    statement, which needs none, and returns its rows.
+    A step joins the transaction that is open. clock: nanoseconds since 1970.
     """
 
-    def __init__(
-        self,
-        database: sqlite3.Connection,
-        transaction: Callable[..., AbstractContextManager[None]],
-        *,
-        rows: Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]],
-        clock: Callable[[], int],
-    ) -> None:
-        self._database = database
-        self._transaction = transaction
-        self._rows = rows
+    def __init__(self, file: Database, *, clock: Callable[[], int]) -> None:
+        self._database, self._transaction, self._rows = file.connection, file.transaction, file.rows
         self._clock = clock
-        database.executescript(_SCHEMA)
+        with file.opening():
+            self._database.executescript(_SCHEMA)
 
     def together(self) -> AbstractContextManager[None]:
         """One transaction around several steps of the ledger and its log: all of them are kept, or none."""

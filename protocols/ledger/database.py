@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any  # SQLite's values
@@ -98,15 +98,29 @@ def open_database(path: Path | str, schema: str) -> sqlite3.Connection:
 class Database:
     """A connection that several threads may use; each transaction belongs to one of them."""
 
-    def __init__(self, path: Path, schema: str) -> None:
-        """Opens or creates the file with these tables. Raises StorageFailed, with what to do next."""
+    def __init__(self, path: Path | str, schema: str, *, undone: str = "nothing was written") -> None:
+        """Opens or creates the file, or ":memory:", with these tables. undone: what people are told of a step that
+        failed. Raises StorageFailed, with what to do next."""
         self.path = path
-        self._lock = threading.RLock()
-        try:
+        self._lock, self._undone = threading.RLock(), undone
+        with self.opening():
             self.connection = open_database(path, schema)
-            self.transaction = Transactions(self.connection, self._lock, failed=self._failed)
-        except sqlite3.Error as error:
+        self.transaction = Transactions(self.connection, self._lock, failed=self._failed)
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """While tables are made and checked: what SQLite raises is StorageFailed."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of some errors quotes damaged text
             raise self._failed(error) from error
+
+    def check_tables(self, tables: Iterable[str]) -> None:
+        """Raises sqlite3.DatabaseError unless the indices of these tables agree with their rows."""
+        for table in tables:
+            ((found, *_), *_) = self.connection.execute(f"PRAGMA integrity_check({table})").fetchall()
+            if found != "ok":
+                raise sqlite3.DatabaseError(f"table {table} is damaged: restore it from a backup")
 
     def close(self) -> None:
         """Closes the file; what was committed stays."""
@@ -125,10 +139,10 @@ class Database:
             except sqlite3.Error as error:
                 raise self._failed(error) from error
 
-    def _failed(self, error: sqlite3.Error) -> StorageFailed:
+    def _failed(self, error: sqlite3.Error | UnicodeDecodeError) -> StorageFailed:
         name = getattr(error, "sqlite_errorname", "") or ""
         step = next((step for start, step in _NEXT if name.startswith(start)), "check the disk and the file")
-        return StorageFailed(f"{self.path}: {error}; nothing was written: {step}")
+        return StorageFailed(f"{self.path}: {error}; {self._undone}: {step}")
 
 
 _NEXT = (

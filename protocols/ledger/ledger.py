@@ -16,18 +16,16 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any  # SQLite's values
 
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
 from protocols.ledger.amount import Amount
 from protocols.ledger.audit_log import AuditLog
-from protocols.ledger.database import Transactions, open_database
+from protocols.ledger.database import Database
 from protocols.refusals.code import Code
 
 LEDGER_SCHEMA = """
@@ -96,15 +94,12 @@ UNION ALL SELECT count(*) FROM charge JOIN batch USING (number) WHERE (charge.se
 """
 
 
-def _check_sums(database: sqlite3.Connection, *, audited: bool) -> None:
+def _check_sums(file: Database, *, audited: bool) -> None:
     """Raises sqlite3.DatabaseError unless the indices of a ledger's tables agree and, except where it is opened to be
     audited, its accounts and charges add up."""
     try:
-        for table in _TABLES:
-            ((found, *_), *_) = database.execute(f"PRAGMA integrity_check({table})").fetchall()
-            if found != "ok":
-                raise sqlite3.DatabaseError(f"table {table} is damaged: restore it from a backup")
-        if not audited and any(count for (count,) in database.execute(_DIFFERENT)):
+        file.check_tables(_TABLES)
+        if not audited and any(count for (count,) in file.connection.execute(_DIFFERENT)):
             raise sqlite3.DatabaseError("charges and accounts do not add up: it is damaged; restore it from a backup")
     except UnicodeDecodeError:  # SQLite's own message quotes what is damaged
         raise sqlite3.DatabaseError("its text is damaged: restore it from a backup") from None
@@ -182,16 +177,11 @@ class Ledger:
         clock: nanoseconds since 1970, for `log`, which records charges in the transactions that make them; audited:
         whether one whose amounts do not add up is opened too, for an audit that says which.
         """
-        self._lock = threading.RLock()
-        try:
-            self._database = open_database(path, LEDGER_SCHEMA)
-            self._transaction = Transactions(
-                self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")
-            )
-            self.log = AuditLog(self._database, self._transaction, rows=self._rows, clock=clock)
-            _check_sums(self._database, audited=audited)
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of some errors quotes damaged text
-            raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
+        file = Database(path, LEDGER_SCHEMA, undone="nothing was charged")
+        self._database, self._transaction, self._rows = file.connection, file.transaction, file.rows
+        self.log = AuditLog(file, clock=clock)
+        with file.opening():
+            _check_sums(file, audited=audited)
 
     def __enter__(self) -> Ledger:
         return self
@@ -491,11 +481,3 @@ class Ledger:
             (number,),
         )
         return {account: Amount(count, unit) for account, count, unit in rows}
-
-    def _rows(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """All rows of a query. Raises StorageFailed when the file cannot be read or is closed."""
-        with self._lock:
-            try:
-                return self._database.execute(query, values).fetchall()
-            except sqlite3.Error as error:
-                raise StorageFailed(f"ledger: {error}") from error

@@ -43,7 +43,6 @@ ALLOWED = {
     "party/budget/watermarks.py": {"sqlite3.connect": _DATABASE},
     "party/keeping.py": {"zipfile.ZipFile": "in the table of readers", "sqlite3.connect": _DATABASE},
     "protocols/ledger/database.py": {"sqlite3.connect": _DATABASE},
-    "coordinator/release/evidence.py": {"sqlite3.connect": "in memory"},
     "protocols/installing.py": {".read_text": "pip's note about this distribution"},
     "protocols/refusals/table.py": {".read_text": "this package's own table", "tomllib.loads": "of the same"},
     "runtime/page.py": {".read_text": "this package's own style"},

@@ -107,7 +107,7 @@ def test_the_database_itself_refuses_to_pass_a_cap(tmp_path):
 def test_a_file_that_is_no_ledger_or_cannot_be_written_is_named(tmp_path):
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"not a database, at some length" * 10)
-    with refuses(StorageFailed, "check the disk"):
+    with refuses(StorageFailed, "backup"):
         Ledger(path)
     with pytest.raises(StorageFailed):
         Ledger(tmp_path / "missing" / "ledger.sqlite")
