@@ -48,5 +48,5 @@ def test_the_sum_is_opened_over_the_line_and_every_ledger_says_the_same(world):
 def test_every_message_of_a_conversation_about_sums_may_be_its_last(world):
     """The coordinator breaks off before each message in turn, and goes on in a new conversation."""
     labelling, broken = label_through_breaks(world, every=1)
-    assert broken == 7
+    assert broken == 8
     check_opened_and_charged_once(world, labelling)
