@@ -1,6 +1,6 @@
 """The methods that only stand in tables of `conclave-simulate baselines`: what each is, without what it imports.
 
-    pip install ./benchmarks
+pip install ./benchmarks
 """
 
 from __future__ import annotations

@@ -206,6 +206,7 @@ def vat(*, device: str) -> SemiSupervisedKind:
         Adversarial(WEAK_IMAGES, _IMAGE_RADIUS), Adversarial(WEAK_ROWS, _ROW_RADIUS), torch_device(device)
     )
 
+
 _DECAY: Final = 0.99  # of FreeMatch's running means; the paper has 0.999 for a training of a million steps
 
 

@@ -383,9 +383,7 @@ def _hospitals(status: Mapping[str, Any]) -> list[str]:
     rows = [
         (
             each["party"],
-            f"since {utc(since[each['party']]['since_s'])}"
-            if each["party"] in since
-            else "no",
+            f"since {utc(since[each['party']]['since_s'])}" if each["party"] in since else "no",
             since[each["party"]]["software"] if each["party"] in since else "",
             f"{each['days_left']:.1f}",
             each["revoked"] or "no",

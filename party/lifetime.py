@@ -136,9 +136,7 @@ def position_of(order: float) -> int:
     return int(found[0])
 
 
-def study_cost(
-    study: Study, party: str, *, unit: str, spent: Mapping[str, int] | None, told_apart: bool
-) -> StudyCost:
+def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] | None, told_apart: bool) -> StudyCost:
     """What `party`'s seats in a study cost one `unit` of its data (of UNITS), whatever the study's own unit.
 
     spent: nano-units of each seat's ledger once the study is over; None for its whole cap. Several seats are privacy

@@ -35,8 +35,19 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "party": ("click", "grpc"),
     "coordinator": ("click", "grpc", "jinja2", "markupsafe", "safetensors", "onnx", "onnxruntime"),
     "sim": (
-        "click", "rich", "flwr", "ray", "tomli_w", "pandas", "pyarrow", "matplotlib", "jinja2",
-        "markupsafe", "platformdirs", "psutil", "safetensors",
+        "click",
+        "rich",
+        "flwr",
+        "ray",
+        "tomli_w",
+        "pandas",
+        "pyarrow",
+        "matplotlib",
+        "jinja2",
+        "markupsafe",
+        "platformdirs",
+        "psutil",
+        "safetensors",
     ),
 }
 

@@ -21,9 +21,7 @@ TONES: Final[dict[str, Tone]] = {"strong": "good", "moderate": "plain"}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def document(
-    *, title: str, kind: str, body: str, footer: str = "", study: str = "", language: str = "en"
-) -> str:
+def document(*, title: str, kind: str, body: str, footer: str = "", study: str = "", language: str = "en") -> str:
     """A whole page as HTML: title, the kind of page in words, body (HTML), and a footer (HTML, "" for none).
 
     The body holds the page's verdict first, and its own <section> and <h2>. study: its digest in hexadecimal digits,

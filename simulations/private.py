@@ -126,7 +126,10 @@ def _attack(
             dataset,
             # Of the released student's kind, so that the two differ in privacy alone.
             non_private=pooled_student(
-                dataset, student=released.taught_kind, seed=settings.data_seed, cache_dir=host.cache_dir,
+                dataset,
+                student=released.taught_kind,
+                seed=settings.data_seed,
+                cache_dir=host.cache_dir,
                 linear=released.linear,
             ),
             student=released.taught_kind,

@@ -120,9 +120,7 @@ def _table_1(row: dict[str, Any], task: Task) -> Sequence[Cell]:
         least = confident_figures(counts, mechanism, delta=row["delta"]).expected_mironov
         assert least is not None  # the accountant's mechanism has a threshold
         epsilon = float(least.epsilon[0])
-        answer = answer_probability(
-            counts.max(axis=1), sigma_threshold=float(row["sigma1"]), threshold=float(row["T"])
-        )
+        answer = answer_probability(counts.max(axis=1), sigma_threshold=float(row["sigma1"]), threshold=float(row["T"]))
         answered = float(answer.for_research().sum())
     why = NO_VOTES if answered is None else ""
     worst = worst_case(mechanism, classes=row["classes"], queries=row["queries"], delta=row["delta"])

@@ -20,6 +20,7 @@ from runtime.printing import print_json, say_next
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
 
+
 @click.command(epilog=EPILOG)
 @click.option("--consortium", required=True, help="Name of the consortium.")
 @click.option("--coordinator", required=True, help="Name of this coordinator, as studies name it.")

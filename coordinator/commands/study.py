@@ -332,9 +332,7 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     show_default=True,
     help="The file of the queries to write.",
 )
-@click.option(
-    "--complete", type=click.Path(path_type=Path), help="Write the completed study file."
-)
+@click.option("--complete", type=click.Path(path_type=Path), help="Write the completed study file.")
 @click.option(
     "--record-queries",
     "kind",
@@ -343,9 +341,7 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     help="graded (features with signs, chosen by public figures) | columns (cells of the terms' columns) | clusters:N "
     "(centres of N clusters of the pool) | columns+clusters:N (both).",
 )
-@click.option(
-    "--nearest", type=click.IntRange(1), help="clusters: in how many of each partition a record votes [1]."
-)
+@click.option("--nearest", type=click.IntRange(1), help="clusters: in how many of each partition a record votes [1].")
 @click.option(
     "--partitions",
     type=click.IntRange(1, 64),

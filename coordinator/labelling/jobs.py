@@ -291,9 +291,7 @@ class ServedStudy:
         """The seats that the operator does without, and those that withdrew."""
         job, withdrawn = self._store.job(self.name), self._store.withdrawals.of(self.name)
         without = () if job is None else job.without
-        return [
-            seat.party for seat in self.study.roster if seat.party in without or party_of(seat.party) in withdrawn
-        ]
+        return [seat.party for seat in self.study.roster if seat.party in without or party_of(seat.party) in withdrawn]
 
     def _not_asked(self) -> Sequence[str]:
         """The seats of which no new batch is asked: the operator does without them, and they are told so."""

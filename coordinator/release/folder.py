@@ -146,9 +146,8 @@ def contents(
     batches = [
         (len(charge.queries), int((released.labels[list(charge.queries)] >= 0).sum()))
         for charge in evidence.charges
-        if not study.votes.again(np.array(charge.queries)) and (
-            charge.settled is not None or charge.number in evidence.given_up
-        )
+        if not study.votes.again(np.array(charge.queries))
+        and (charge.settled is not None or charge.number in evidence.given_up)
     ]
     given = _OF_VOTES[type(study.votes)](released, evidence)
     texts = {

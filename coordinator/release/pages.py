@@ -100,7 +100,11 @@ def model_card(
         _pages(autoescape=False)
         .get_template("model_card.md.j2")
         .render(
-            s=statement, student=student, counts=counts, named=_counted(statement), judged=judged,
+            s=statement,
+            student=student,
+            counts=counts,
+            named=_counted(statement),
+            judged=judged,
             worst=_worst(statement),
         )
     )

@@ -256,7 +256,5 @@ def _pool(labelled: LabelledStudy) -> Float32[ndarray, "queries ..."]:
 # The queries that are released.
 _QUERIES: dict[type[Votes], Callable[[LabelledStudy], Blocks | None]] = {
     TeacherVotes: lambda labelled: None,
-    UnitSums: lambda labelled: blocks_of(
-        labelled.study, labelled.queries if labelled.study.votes.given else None
-    ),
+    UnitSums: lambda labelled: blocks_of(labelled.study, labelled.queries if labelled.study.votes.given else None),
 }

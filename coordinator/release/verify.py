@@ -326,9 +326,10 @@ def _made_of_sums(
 
 _Pool = Float32[ndarray, "queries ..."]
 # Nothing is made of labels but a student.
-_OF_VOTES: dict[
-    type[Votes], Callable[[_Checks, Path, ReleasedStudy, ReleaseEvidence, _Pool | None], _OfSums]
-] = {TeacherVotes: lambda *of_release: _OfSums(), UnitSums: _made_of_sums}
+_OF_VOTES: dict[type[Votes], Callable[[_Checks, Path, ReleasedStudy, ReleaseEvidence, _Pool | None], _OfSums]] = {
+    TeacherVotes: lambda *of_release: _OfSums(),
+    UnitSums: _made_of_sums,
+}
 
 
 def _pool(file: Path, study: DeployedStudy) -> tuple[Float32[ndarray, "queries ..."], str, str]:

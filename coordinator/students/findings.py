@@ -37,9 +37,7 @@ class FindingsStudent(Student):
     thresholds: tuple[float, ...]
 
     @classmethod
-    def of(
-        cls, names: tuple[str, ...], each: Sequence[Student], pool: Float32[ndarray, "pool ..."]
-    ) -> FindingsStudent:
+    def of(cls, names: tuple[str, ...], each: Sequence[Student], pool: Float32[ndarray, "pool ..."]) -> FindingsStudent:
         """pool: as the students see it."""
         return cls(names, tuple(each), thresholds_of(_chances(each, pool)))
 

@@ -369,7 +369,7 @@ class Policy:
             self._end(approval.study, approval.data_set)
             if self.marks.any_of(approval.study, data_set=approval.data_set):
                 return False
-            for (unit, noise) in self._rows(
+            for unit, noise in self._rows(
                 "SELECT unit, noise_distance FROM reservation WHERE study = ? AND data_set = ?",
                 (approval.study, approval.data_set),
             ):

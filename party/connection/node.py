@@ -266,9 +266,7 @@ class Node:
                 self._on_event("refused", {"code": error.code, "reason": str(error)[:200]})
                 return
 
-    def _welcome(
-        self, welcome: Welcome, session: _Session, seats: Mapping[tuple[bytes, str], ServedSeat]
-    ) -> None:
+    def _welcome(self, welcome: Welcome, session: _Session, seats: Mapping[tuple[bytes, str], ServedSeat]) -> None:
         if welcome.session != session.nonce:
             raise Refused(Code.REPLAYED, "the welcome belongs to another session")
         check_version(welcome.version, offered=WIRE_VERSIONS)

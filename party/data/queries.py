@@ -51,9 +51,7 @@ def in_any_range(data: DataSettings, terms: Terms) -> tuple[DataSettings, Terms]
     """Settings and terms by which a number that the study refuses is read all the same, unless the mapping file says
     what happens to it: for predictions, which mark it."""
     free = {each.column for each in terms.features if each.kind == "numeric"} - data.mapping.unusable.keys()
-    features = tuple(
-        replace(each, least=None, most=None) if each.column in free else each for each in terms.features
-    )
+    features = tuple(replace(each, least=None, most=None) if each.column in free else each for each in terms.features)
     mapping = replace(data.mapping, unusable={**data.mapping.unusable, **dict.fromkeys(free, "clip")})
     return replace(data, mapping=mapping), replace(terms, features=features)
 

@@ -390,9 +390,7 @@ def own_class_ids(
     words = {own: name for own, name in settings.mapping.values.get(column, {}).items() if name}
     unknown = [name for name in words.values() if name not in known]
     if unknown:
-        raise DataCorrupt(
-            f"values.{column} names the class {unknown[0]!r}; allowed: {', '.join(terms.class_names)}"
-        )
+        raise DataCorrupt(f"values.{column} names the class {unknown[0]!r}; allowed: {', '.join(terms.class_names)}")
     codes = known | {own: known[name] for own, name in words.items()}
     where = _where(settings, settings.mapping.own(column))
     missing, plain = missing_texts(settings), {name.strip() for name in codes}

@@ -37,9 +37,7 @@ from protocols.sums.contributions import FEWEST_UNITS, contribution_sum, most_ho
 from runtime.files import write_atomically
 
 
-def rows_of_seats(
-    records: Records, study: DeployedStudy, party: str
-) -> list[tuple[str, Int64[ndarray, " rows"]]]:
+def rows_of_seats(records: Records, study: DeployedStudy, party: str) -> list[tuple[str, Int64[ndarray, " rows"]]]:
     """Each seat of a party with the positions of its records.
 
     Raises InvalidInput for unknown groups, groups without seats (or the reverse), and a unit in two groups.
@@ -54,9 +52,7 @@ def rows_of_seats(
     known = [seat.partition("/")[2] for seat in seats]
     for row, name in enumerate(records.groups or ()):
         if name not in known:
-            raise InvalidInput(
-                f"data.group, row {row + 1}: no privacy group of the study; allowed: {', '.join(known)}"
-            )
+            raise InvalidInput(f"data.group, row {row + 1}: no privacy group of the study; allowed: {', '.join(known)}")
     if records.groups is None:
         return [(party, np.arange(len(records.labels)))]
     names = np.array(records.groups)
@@ -195,9 +191,7 @@ def list_judges(known: KnownUnits, study: DeployedStudy, counted: list[SeatVotes
     return pairs
 
 
-def keep_votes(
-    home: PartyHome, study: DeployedStudy, counted: list[SeatVotes], pairs: Mapping[str, bytes]
-) -> None:
+def keep_votes(home: PartyHome, study: DeployedStudy, counted: list[SeatVotes], pairs: Mapping[str, bytes]) -> None:
     """Writes each seat's sums, and what is kept for a second batch, into the study's folder, readable by its owner
     only. Raises StorageFailed."""
     for each in counted:

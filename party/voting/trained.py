@@ -168,7 +168,9 @@ def read_teachers_manifest(folder: Path) -> Manifest:
         raise DataUnavailable(f"{folder} holds no teachers; run: conclave-party train STUDY") from None
     fits = isinstance(values, dict) and set(values) == set(wanted)
     if not (
-        fits and all(type(values[key]) is kind for key, kind in wanted.items()) and 1 <= values["teachers"] < 2**20
+        fits
+        and all(type(values[key]) is kind for key, kind in wanted.items())
+        and 1 <= values["teachers"] < 2**20
         and all(type(number) is int for number in values["silent"])
     ):
         raise DataCorrupt(f"{path} is not a manifest of teachers; allowed: {', '.join(wanted)}")

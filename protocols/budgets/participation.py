@@ -84,9 +84,7 @@ class Participation:
         return (queries * steps + phases) >> _BITS
 
 
-def participation(
-    pattern: Pattern, rate: Float64[ndarray, " parties"], *, paid: int | None = None
-) -> Participation:
+def participation(pattern: Pattern, rate: Float64[ndarray, " parties"], *, paid: int | None = None) -> Participation:
     """The public part of who takes part, for rates that `check_rate` accepts. paid: see Participation.
 
     Only a periodic pattern leaves parties out in public; in the others every party takes part in every query.

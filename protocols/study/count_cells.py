@@ -76,9 +76,7 @@ def _cells(feature: Feature, first: int) -> tuple[Cells, list[str]]:
         raise InvalidInput(f"{where} has no edges; allowed: the numbers at which its ranges begin")
     read = read_column(replace(feature, least=None, most=None), [repr(each) for each in feature.edges], missing=())
     if read.wrong.any() or read.beyond.any():
-        raise InvalidInput(
-            f"{where}: edges are {list(feature.edges)}; allowed: numbers within 10 scales of the centre"
-        )
+        raise InvalidInput(f"{where}: edges are {list(feature.edges)}; allowed: numbers within 10 scales of the centre")
     steps = whole_steps(read.inputs[:, 0], scale=_FINE).astype(np.int64)
     names = [f"{each:g}" for each in feature.edges]
     between = [f"{low} to below {high}" for low, high in pairwise(names)]

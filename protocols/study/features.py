@@ -120,9 +120,7 @@ def numbers_in(
     return found
 
 
-def number_ranges(
-    features: Sequence[Feature], inputs: Float32[ndarray, "rows features"]
-) -> dict[str, list[float]]:
+def number_ranges(features: Sequence[Feature], inputs: Float32[ndarray, "rows features"]) -> dict[str, list[float]]:
     """The least and the largest number of each numeric column that has one."""
     known = {column: each[np.isfinite(each)] for column, each in numbers_in(features, inputs).items()}
     return {column: [float(each.min()), float(each.max())] for column, each in known.items() if len(each)}

@@ -326,4 +326,3 @@ def summed_judgements(parts: list[Judged]) -> Judged:
         max(each.heaviest for each in parts),
         first.pool,
     )
-

@@ -63,9 +63,7 @@ class Evaluation:
             raise InvalidInput(f"evaluation: key is {self.key[:80]!r}; allowed: 64 hexadecimal digits")
 
     @staticmethod
-    def of(
-        *, share: float, key: bytes, bins: int, classes: int, threshold: float, findings: int = 0
-    ) -> Evaluation:
+    def of(*, share: float, key: bytes, bins: int, classes: int, threshold: float, findings: int = 0) -> Evaluation:
         """The terms for so many classes; or columns of a sum of so many findings."""
         rows = _rows_of(bins=bins, classes=classes, findings=findings)
         return Evaluation(share=share, key=key.hex(), bins=bins, rows=rows, threshold=threshold)

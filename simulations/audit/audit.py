@@ -192,9 +192,7 @@ def run_audit(settings: AuditSettings, *, progress: Progress) -> AuditResult:
     for number, (run, kind) in enumerate(runs):
         progress(f"{kind.name}, {run.words}", number, len(runs))
         studies.append(
-            audit_run(
-                run, kind, trials=settings.trials_of_laws, alpha=alphas[1], seed=settings.seed, broken=broken
-            )
+            audit_run(run, kind, trials=settings.trials_of_laws, alpha=alphas[1], seed=settings.seed, broken=broken)
         )
     ended = audit_budgets(settings.of.budget_views(settings), seed=settings.seed, broken=broken)
     return AuditResult(settings, findings, tuple(studies), ended)

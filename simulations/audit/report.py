@@ -38,10 +38,7 @@ def audit_tables(audit: AuditResult) -> list[AuditTable]:
         "verdict": [audit_verdict(one.failed) for one in audit.findings],
     }
     shown = {name: cells for name, cells in figures.items() if any(cells)}
-    rows = [
-        (*one.line.labels.values(), *cells)
-        for one, *cells in zip(audit.findings, *shown.values(), strict=True)
-    ]
+    rows = [(*one.line.labels.values(), *cells) for one, *cells in zip(audit.findings, *shown.values(), strict=True)]
     named = audit.findings[0].line.labels if audit.findings else ()
     studies = [
         (one.run.words, one.mechanism, f"{one.queries:,}", f"{one.law.p:.2g}", audit_verdict(one.failed))

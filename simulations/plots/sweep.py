@@ -75,7 +75,8 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
         drawn.append(
             Drawing(
                 name=f"sweep{number}",
-                caption=f"Labels and accuracies against {along.replace('_', ' ')}. {_of(table)}{covered}" + cut
+                caption=f"Labels and accuracies against {along.replace('_', ' ')}. {_of(table)}{covered}"
+                + cut
                 + (f" {left} more lines are only in the table." if left > 0 else ""),
                 alt=f"Chart of {', '.join(_PANELS[name] for name in _shown(table))} against {along}.",
                 figure=figure,
@@ -123,9 +124,7 @@ def _legend(figure: Figure, others: list[str], *, columns: int) -> None:
         for artist, label in zip(*axes.get_legend_handles_labels(), strict=True):
             shown.setdefault(label, artist)
     title = ", ".join(name.replace("_", " ") for name in others)
-    figure.legend(
-        [*shown.values()], [*shown], title=title, loc="outside lower center", alignment="left", ncols=columns
-    )
+    figure.legend([*shown.values()], [*shown], title=title, loc="outside lower center", alignment="left", ncols=columns)
 
 
 def _shown(table: pd.DataFrame) -> list[str]:

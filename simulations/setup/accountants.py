@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from protocols.study.study import Study
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class AccountantRow:
     """One accountant: what its figure means, and how it may be used.

@@ -153,9 +153,7 @@ class Ceiling:
         inputs = dataset.private_inputs[of]
         return student_kind(kind).fit(inputs, targets, unlabelled=inputs[:0], classes=dataset.classes, seed=self.seed)
 
-    def _agreement(
-        self, kind: str, said: Float32[ndarray, "held classes"], of: Bool[ndarray, " private"]
-    ) -> float:
+    def _agreement(self, kind: str, said: Float32[ndarray, "held classes"], of: Bool[ndarray, " private"]) -> float:
         """The share of the weight of these private records that lies on the classes that are likeliest."""
         targets = one_hot(self.pixels.private_labels[of], self.pixels.classes)
         weights = equal_weights(targets) if kind.endswith(EQUAL) else targets

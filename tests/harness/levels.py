@@ -1,6 +1,5 @@
 """Studies of every level of confidentiality, with the pieces that a level needs, in one process."""
 
-
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

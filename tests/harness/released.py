@@ -43,6 +43,7 @@ def release_of(labelled, out, *, by, **more):
     given = given | {"now": datetime.datetime.now(datetime.UTC)} | more
     return make_release(labelled, out=out, key=by.key, certificate=by.certificate, authority=by.authority, **given)
 
+
 # The files of a release, sorted.
 FILES = [
     "authority.pem",

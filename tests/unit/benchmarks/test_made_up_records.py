@@ -17,8 +17,12 @@ def test_only_what_is_no_sum_of_units_is_refused(kind: str, beyond: set[str], tm
     for what, sent in attacks(of).items():
         try:
             Claim(
-                population=units, weight_units=weight, signed=kind == "graded", most_in_all=2**62,
-                votes=of.queries.filled, partitions=of.queries.partitions,
+                population=units,
+                weight_units=weight,
+                signed=kind == "graded",
+                most_in_all=2**62,
+                votes=of.queries.filled,
+                partitions=of.queries.partitions,
             ).check(sent)
         except InvalidInput:
             refused.add(what)

@@ -1,6 +1,5 @@
 """The grammar of notes: what a note says, how hard it is to tell its class, and that no word gives it away."""
 
-
 import numpy as np
 import pytest
 

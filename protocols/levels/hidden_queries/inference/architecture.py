@@ -309,9 +309,3 @@ def _check_sizes(*sizes: int) -> None:
     for size in sizes:
         if not 1 <= size <= MAX_FEATURES:
             raise InvalidInput(f"a size is {size}; allowed: 1 to {MAX_FEATURES}")
-
-
-
-
-
-

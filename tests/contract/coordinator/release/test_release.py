@@ -82,7 +82,7 @@ def test_pages_are_of_one_piece_and_run_nothing(signed):
         assert "<script" not in page
         assert "src=" not in page.replace("default-src", "").replace("img-src", "").replace("style-src", "")
     report = (signed[2] / "report.html").read_text()
-    assert report.count("style=\"--share: ") == 1 + len(signed[1].batches)  # all used as much
+    assert report.count('style="--share: ') == 1 + len(signed[1].batches)  # all used as much
     assert "hospital-1" in report
 
 

@@ -1,6 +1,5 @@
 """Curves of delta(epsilon), and the privacy-loss distributions that dominate them."""
 
-
 import numpy as np
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism

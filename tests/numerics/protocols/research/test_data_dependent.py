@@ -165,9 +165,7 @@ def test_one_draw_is_analysed_exactly_as_one_mechanism():
     given = evidence(ONE_DRAW)
     figures = DATA_DEPENDENT["exact"].figures(given, units()).for_research()
     setting = exact.QuerySetting(sigma=6.0, threshold=36.0)
-    rdp = exact.total_rdp(
-        given.counts, FIGURE_ORDERS, setting=setting, sensitivity=units().sensitivity
-    ).for_research()
+    rdp = exact.total_rdp(given.counts, FIGURE_ORDERS, setting=setting, sensitivity=units().sensitivity).for_research()
     assert figures.epsilon[0] == pytest.approx(least(rdp[0], units().delta[0]), rel=1e-9)
 
 

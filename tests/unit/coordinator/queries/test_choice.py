@@ -1,6 +1,5 @@
 """Which queries are made of a pool: what has no effect is refused, and what is chosen is made."""
 
-
 import numpy as np
 import pytest
 

@@ -30,7 +30,12 @@ LABELS_ONLY = {"bare-threshold", "scales-exchanged", "sure-noiseless", "rare-noi
 def line(target, *, broken=None, trials=6000, seed=0):
     rng = np.random.default_rng(seed)
     return target_agreement(
-        target, BREAKS.get(broken, HONEST), trials=trials, alpha=ALPHA, seed=0, noise=simulated(rng),
+        target,
+        BREAKS.get(broken, HONEST),
+        trials=trials,
+        alpha=ALPHA,
+        seed=0,
+        noise=simulated(rng),
         coins_from=rng.bytes,
     )
 
