@@ -5,7 +5,8 @@
 Of each data set and number of parties it runs `plan --votes-by record`, `run --votes-by record` and `run`, and prints a
 row of tests/vectors/measured/plans.csv, whose tables are in docs/how-to/let-records-vote.md and
 docs/explanation/right-labels.md. --printed: of so many studies, the first ones, the commands that `plan` and a refusal
-print are run, too. garments needs `pip install ./benchmarks`.
+print are run, too. Started again with the same --out, it goes on with what is there. garments needs
+`pip install ./benchmarks`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def study(data: str, parties: int, out: Path, *, printed: bool) -> str:
     found = {}
     for votes, flags in (("record", "--votes-by record"), ("teacher", "")):
         folder = out / f"{data}-{parties}-{votes}"
-        code, told, errors = simulate(f"run {about} {flags} --out {folder}")
+        again = "--resume" if (folder / "config.toml").exists() else ""
+        code, told, errors = simulate(f"run {about} {flags} --out {folder} {again}")
         (out / f"{data}-{parties}-{votes}.txt").write_text(told + errors)
         found[votes] = json.loads((folder / "summary.json").read_text()) if code == 0 else {}
         commands = re.findall(r"run it +(conclave-simulate .*)", told + errors)
