@@ -198,7 +198,7 @@ class Connected:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Awaited:
     """An Ask that awaits its answer; about: the study, seat and round that the answer must name."""
 
     about: tuple[bytes, str, int]
@@ -230,7 +230,7 @@ class Session:
     unasked: int = 0
     rivals: int = 0
     writes: bool = False
-    waiting: dict[bytes, Question] = field(default_factory=dict, repr=False)
+    waiting: dict[bytes, Awaited] = field(default_factory=dict, repr=False)
     # Set once the party was told the outcomes it missed: from then on, heads of its log arrive in order.
     told: asyncio.Event = field(default_factory=asyncio.Event)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -248,16 +248,16 @@ class Session:
 
         Raises MalformedMessage for an answer to another request, Refused as count_unasked does.
         """
-        question = self.waiting.get(answer.nonce)
-        if question is not None:
-            if (answer.study, answer.seat, answer.round) != question.about:
+        awaited = self.waiting.get(answer.nonce)
+        if awaited is not None:
+            if (answer.study, answer.seat, answer.round) != awaited.about:
                 raise MalformedMessage(
                     f"the answer is about seat {answer.seat[:80]!r}, round {answer.round}; allowed: "
-                    f"{question.about[1]!r}, round {question.about[2]}, as was asked"
+                    f"{awaited.about[1]!r}, round {awaited.about[2]}, as was asked"
                 )
             del self.waiting[answer.nonce]
-            if not question.answer.done():
-                question.answer.set_result((answer, signed))
+            if not awaited.answer.done():
+                awaited.answer.set_result((answer, signed))
         elif self.late:
             self.late -= 1
         else:
@@ -288,10 +288,10 @@ class Session:
         self.closing.set()
         if self.reading is not None:
             self.reading.cancel()
-        for question in self.waiting.values():
-            if not question.answer.done():
-                question.answer.set_exception(SessionEnded())
-                question.answer.exception()  # retrieved even if nobody waits
+        for awaited in self.waiting.values():
+            if not awaited.answer.done():
+                awaited.answer.set_exception(SessionEnded())
+                awaited.answer.exception()  # retrieved even if nobody waits
 
 
 async def first_frame(reading: Awaitable[object]) -> object:
@@ -492,7 +492,7 @@ class Sessions:
                 if session.closing.is_set():
                     raise SessionEnded
                 session.round += 1
-                session.waiting[nonce] = Question((opened.study.digest, seat, session.round), waiting)
+                session.waiting[nonce] = Awaited((opened.study.digest, seat, session.round), waiting)
                 ask = Ask(session.nonce, session.round, nonce, opened.study.digest, seat, *log.heads(seat), envelope)
                 signed_ask = self._seal(ask)
                 session.writes = True

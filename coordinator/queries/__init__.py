@@ -28,7 +28,7 @@ POOL_ORDERS: Final[Parts[Callable[..., Any]]] = Parts(
     check=function_of("`features`, `number` and `seed` that returns positions of the pool"),
     reserved=(GIVEN, UNCERTAINTY),
 )
-# Questions of a batch that are chosen together, unless a number is given.
+# Queries of a batch that are chosen together, unless a number is given.
 USUAL_BATCH: Final = 20
 _MEANT: Final = {"coverage": "coverage (typical ones)", "centres": "centres:N (of N clusters)"}
 ORDERS_HELP: Final = " | ".join(["given (as the pool has them)", *(_MEANT.get(name, name) for name in POOL_ORDERS)])
@@ -51,7 +51,7 @@ def parse_questions(named: str) -> tuple[str, int | None]:
 
 
 def questions_of_a_batch(named: str) -> int | None:
-    """How many questions are chosen together, between batches; None where the order is fixed before the first.
+    """How many queries are chosen together, between batches; None where the order is fixed before the first.
 
     Raises InvalidInput as parse_questions does, and for a batch of none.
     """
@@ -71,9 +71,9 @@ def choice_between_batches(
     features: str = "auto",
     seed: int = 0,
 ) -> Choose | None:
-    """What chooses the next batch's questions from the public pool; None where their order is fixed before the first.
+    """What chooses the next batch's queries from the public pool; None where their order is fixed before the first.
 
-    columns, features: see features_for. The same on every call. Questions of batches that were asked are in the ledger,
+    columns, features: see features_for. The same on every call. Queries of batches that were asked are in the ledger,
     so nothing depends on it after a restart but what comes next. Raises InvalidInput where no features fit the pool, or
     without scikit-learn.
     """

@@ -59,7 +59,7 @@ def propagated(
     """The probability of each class for each input; targets are those of the first inputs, see StudentKind.fit.
 
     Features and alpha are the usual ones, unless others foretell clearly more of the labels of FOLDS folds, each held
-    out in turn. Slightly more would not do: questions that are typical of a pool are foretold by anything. 0 for
+    out in turn. Slightly more would not do: queries that are typical of a pool are foretold by anything. 0 for
     classes that no target names.
     """
     given = normalised(targets).astype(np.float64)

@@ -186,8 +186,8 @@ class Coordinator:
         """Asks the pool's queries, in order or as `choose` says, until budgets or pool run out. on_batch(size and
         answered queries of each batch so far); without: the parties of which no new batch is asked.
 
-        choose: for a study whose questions are chosen; called before each new batch, and not for one that was reserved
-        before, whose questions are in the ledger. train: for an interactive mechanism, trains a student on the labels
+        choose: for a study whose queries are chosen; called before each new batch, and not for one that was reserved
+        before, whose queries are in the ledger. train: for an interactive mechanism, trains a student on the labels
         of round one and predicts the pool; called once, before the first batch of round two, and again after a restart.
         Stops with "quorum_lost" when too few parties answer a batch, and with "guardian_lost" when the guardian is
         gone: nothing of that batch is released, its reservations stand, and another call continues with it or, after

@@ -1,4 +1,4 @@
-"""Which questions a study asks first: as its pool has them, or chosen between batches by the labels so far."""
+"""Which queries a study asks first: as its pool has them, or chosen between batches by the labels so far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from protocols.errors import InvalidInput
 GIVEN: Final = "given"
 UNCERTAINTY: Final = "uncertainty"
 QUESTIONS: Final = (GIVEN, UNCERTAINTY)
-# What people are told who approve a study whose questions are chosen.
+# What people are told who approve a study whose queries are chosen.
 CHOSEN: Final = "which come first is chosen by the labels released before, and costs nothing more"
 
 
@@ -24,7 +24,7 @@ def check_questions(questions: str, *, hidden: bool, two_rounds: str | None, pat
     if questions == GIVEN:
         return
     for fault, why in (
-        (hidden, "the coordinator sees neither questions nor labels"),
+        (hidden, "the coordinator sees neither queries nor labels"),
         (two_rounds is not None, f"{two_rounds} splits the pool's order into two rounds"),
         (pattern == "periodic", "participation 'periodic' follows the pool's order"),
     ):

@@ -1,6 +1,6 @@
 """How teachers vote on a record with several findings (docs/explanation/mathematics.md, section 2.6).
 
-Three ways of Dziedzic et al. 2023, arXiv 2211.15410: a question per finding (binary), a class per set of findings
+Three ways of Dziedzic et al. 2023, arXiv 2211.15410: a row per finding (binary), a class per set of findings
 (powerset), and one vector of all findings, clipped (tau). A study asks rows; a query has one row, or one per finding.
 """
 
@@ -27,7 +27,7 @@ UNKNOWN: Final = -1
 _Said = Integer[ndarray, "... queries findings"]
 # What teachers' models say of the queries of a batch.
 Models = Callable[[QueryBatch], Integer[ndarray, "models queries"]]
-# The most sets that are classes of one question.
+# The most sets that are classes of one query.
 _MOST_SETS: Final = 1000
 
 
@@ -162,7 +162,7 @@ class OnFindings(Asked):
 
 @dataclass(frozen=True)
 class Binary(OnFindings):
-    """Each finding of each query is a question of its own, with two classes: absent, present.
+    """Each finding of each query is a row of its own, with two classes: absent, present.
 
     Row q L + i is finding i of query q. A teacher that does not know a finding abstains from it. A record moves all
     findings, so a query costs what L rows do.

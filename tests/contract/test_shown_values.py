@@ -41,7 +41,7 @@ SHOWN = {
     "protocols.levels.two_server.agreement._Compared.context": _DIGEST,
     "protocols.levels.two_server.batch_notes.BatchNotes.request": _DIGEST,
     "protocols.levels.two_server.noisy_argmax.Evaluated.context": _DIGEST,
-    "coordinator.connection.sessions.Question.about": _DIGEST,
+    "coordinator.connection.sessions.Awaited.about": _DIGEST,
     "party.voting.teacher_process._Task.digest": _DIGEST,
     "protocols.claims.protection.Protection.votes": _STUDY,
     "coordinator.release.statement._Kind.noise": "a function",
