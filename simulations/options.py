@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar  # Any: the keywords of click.option
 
@@ -167,34 +167,32 @@ _HOST_FLAGS = [
 ]  # fmt: skip
 
 
-def settings_flags(function: F) -> F:
-    """Adds every flag of an experiment and of the host."""
-    for flag in reversed(_SETTINGS + _HOST_FLAGS):
+def _adding(function: F, flags: Iterable[_Flag]) -> F:
+    for flag in reversed([*flags]):
         function = flag.add(function)
     return function
+
+
+def settings_flags(function: F) -> F:
+    """Adds every flag of an experiment and of the host."""
+    return _adding(function, _SETTINGS + _HOST_FLAGS)
 
 
 def host_flags(function: F) -> F:
     """Adds the flags of the host."""
-    for flag in reversed(_HOST_FLAGS):
-        function = flag.add(function)
-    return function
+    return _adding(function, _HOST_FLAGS)
 
 
 def data_flags(function: F) -> F:
     """Adds the flags that say which data there are, and where."""
-    host = [flag for flag in _HOST_FLAGS if flag.name in ("--data-dir", "--cache-dir")]
-    for flag in reversed([flag for flag in _SETTINGS if flag.name in _OF_DATA] + host):
-        function = flag.add(function)
-    return function
+    wanted = (*_OF_DATA, "--data-dir", "--cache-dir")
+    return _adding(function, [flag for flag in _SETTINGS + _HOST_FLAGS if flag.name in wanted])
 
 
 def analysis_flags(function: F) -> F:
     """Adds the flags of an experiment that matter to an analysis of stored votes without a budget."""
     wanted = {*_ANALYSED, *(flag.name for flag in _parameter_flags())}
-    for flag in reversed([flag for flag in _SETTINGS if flag.name in wanted]):
-        function = flag.add(function)
-    return function
+    return _adding(function, [flag for flag in _SETTINGS if flag.name in wanted])
 
 
 def given_settings(flags: dict[str, object]) -> dict[str, object]:

@@ -39,9 +39,9 @@ from protocols.noise import check_sigma, simulated
 from protocols.research.data_dependent import answer_probability, each_label_rdp
 from protocols.votes import count_votes
 from runtime.files import write_atomically
-from simulations.datasets.dataset import Dataset, content_digest
+from simulations.datasets.dataset import Dataset, content_digest, largest_remainder
 from simulations.engines import open_engine
-from simulations.setup.budgets import duplicates, largest_remainder
+from simulations.setup.budgets import duplicates
 from simulations.setup.partition import parse_partition, partition
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
@@ -356,7 +356,7 @@ class Ensemble:
     ) -> list[Labelled]:
         """Of Weight: groups of the teachers have these shares and budgets."""
         votes = self.disjoint(fit)
-        sizes = largest_remainder(shares, len(votes))
+        sizes = largest_remainder(shares * len(votes), len(votes))
         found = (published_weights if as_published else proportional_weights)(epsilon, sizes / len(votes))
         counts = self.pool.counts(votes, np.repeat(found.weights, sizes))
         return self.labelled(counts, epsilon, found.charged)
@@ -391,7 +391,7 @@ class Ensemble:
 
     def members(self, shares: Float64[ndarray, " groups"]) -> Int64[ndarray, " records"]:
         """Each private record's group, at random."""
-        sizes = largest_remainder(shares, len(self.pool.private_labels))
+        sizes = largest_remainder(shares * len(self.pool.private_labels), len(self.pool.private_labels))
         return simulation_rng(0, "members").permutation(np.repeat(np.arange(len(sizes)), sizes))
 
     def members_of_class(self, label: int, share: float) -> Int64[ndarray, " records"]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, Shaped
@@ -62,6 +62,13 @@ class DatasetRequest:
             raise InvalidInput(f"imbalance is {self.imbalance}; allowed: [1, infinity)")
         if not 0 <= self.mislabelled < 1:
             raise InvalidInput(f"mislabelled is {self.mislabelled}; allowed: [0, 1)")
+
+
+def largest_remainder(exact: Float64[ndarray, " groups"], total: int) -> Int64[ndarray, " groups"]:
+    """Whole numbers that add up to `total`, each less than 1 from the exact one; these add up to it, too."""
+    whole = np.floor(exact).astype(np.int64)
+    whole[np.argsort(whole - exact, kind="stable")[: total - whole.sum()]] += 1
+    return whole
 
 
 @dataclass(frozen=True)
@@ -277,6 +284,13 @@ class Dataset:
             test_names={} if sites is None else {"site": np.array(site_names)[sites[parts.test]]},
             about=about,
         )
+
+    @classmethod
+    def of_parts(cls, parts: Mapping[str, tuple[ndarray, ndarray]], **about: Any) -> Dataset:  # about: other fields
+        """The data set of these inputs and labels of "private", "public" and "test". Raises DataCorrupt."""
+        for part, (inputs, labels) in parts.items():
+            about |= {f"{part}_inputs": inputs, f"{part}_labels": labels}
+        return cls(**about)
 
     @cached_property
     def private_digest(self) -> str:

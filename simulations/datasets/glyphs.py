@@ -182,17 +182,12 @@ def load_sets(request: DatasetRequest) -> Dataset:
     for part, size in asked.items():
         rng = np.random.default_rng([request.seed, *f"glyph_sets {part}".encode()])
         made[part] = _draw_sets(_SET_SIZES[part] if size is None else size, templates, rng)
-    return Dataset(
+    return Dataset.of_parts(
+        made,
         name="glyph_sets",
         kind="image",
         class_names=STATES,
         findings=tuple(_SET_CHARACTERS),
-        private_inputs=made["private"][0],
-        private_labels=made["private"][1],
-        public_inputs=made["public"][0],
-        public_labels=made["public"][1],
-        test_inputs=made["test"][0],
-        test_labels=made["test"][1],
         about=(
             f"Pictures of up to four of the characters {' '.join(_SET_CHARACTERS)}, rendered from {len(FACES)} faces "
             f"shipped with matplotlib, pixel noise {_SET_NOISE:g}: the findings are which of them are there."

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any  # the words of a JSON file, and arrays
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -22,7 +23,7 @@ from protocols.array_files import array_parts, read_array
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_json
 from runtime.files import write_atomically
-from simulations.datasets.dataset import Dataset, DatasetRequest, content_digest
+from simulations.datasets.dataset import Dataset, DatasetRequest, content_digest, largest_remainder
 from simulations.source import source_digest
 
 Draw = Callable[[Int64[ndarray, " records"], np.random.Generator], Float32[ndarray, "records ..."]]
@@ -50,38 +51,25 @@ def drawn_dataset(
     if request.classes not in (None, classes):
         raise InvalidInput(f"{name}: classes is {request.classes}; allowed: {classes}")
     asked = {"private": request.private_size, "public": request.public_size, "test": request.test_size}
-    inputs: dict[str, Float32[ndarray, "records ..."]] = {}
-    labels: dict[str, Int64[ndarray, " records"]] = {}
+    made: dict[str, tuple[Float32[ndarray, "records ..."], Int64[ndarray, " records"]]] = {}
     for part, size in asked.items():
         rng = np.random.default_rng([request.seed, *f"{name} {part}".encode()])
         shares = np.ones(classes)
         if part == "private":
             shares = request.imbalance ** -np.linspace(0, 1, classes)
-        labels[part] = _draw_labels(sizes[part] if size is None else size, shares, rng)
-        inputs[part] = draw(labels[part], rng)
+        labels = _draw_labels(sizes[part] if size is None else size, shares, rng)
+        inputs = draw(labels, rng)
         if part == "private":
-            labels[part] = _mislabel(labels[part], request.mislabelled, classes, rng)
-    return Dataset(
-        name=name,
-        kind="image",
-        class_names=tuple(class_names),
-        private_inputs=inputs["private"],
-        private_labels=labels["private"],
-        public_inputs=inputs["public"],
-        public_labels=labels["public"],
-        test_inputs=inputs["test"],
-        test_labels=labels["test"],
-        about=about,
-    )
+            labels = _mislabel(labels, request.mislabelled, classes, rng)
+        made[part] = inputs, labels
+    return Dataset.of_parts(made, name=name, kind="image", class_names=tuple(class_names), about=about)
 
 
 def _draw_labels(
     size: int, shares: Float64[ndarray, " classes"], rng: np.random.Generator
 ) -> Int64[ndarray, " records"]:
     """Labels in random order with class sizes in proportion to `shares`, rounded by largest remainder."""
-    exact = size * shares / shares.sum()
-    counts = np.floor(exact).astype(np.int64)
-    counts[np.argsort(counts - exact, kind="stable")[: size - counts.sum()]] += 1
+    counts = largest_remainder(size * shares / shares.sum(), size)
     labels = np.repeat(np.arange(len(shares), dtype=np.int64), counts)
     rng.shuffle(labels)
     return labels
@@ -98,6 +86,7 @@ def _mislabel(
 
 
 _ARRAYS = ("private_inputs", "private_labels", "public_inputs", "public_labels", "test_inputs", "test_labels")
+_WORDS = ("name", "kind", "class_names", "about")
 
 
 def rendered(
@@ -116,7 +105,7 @@ def rendered(
     dataset = load(name, request)
     for part in _ARRAYS:
         write_atomically(folder / f"{part}.npy", array_parts(getattr(dataset, part)))
-    words = {key: getattr(dataset, key) for key in ("name", "kind", "class_names", "about")}
+    words = {key: getattr(dataset, key) for key in _WORDS}
     # Written last, so that a folder with it is complete.
     write_atomically(folder / "about.json", json.dumps(words))
     # Mapped from now on: a million images would otherwise stay in memory until the end.
@@ -127,18 +116,8 @@ def _kept(folder: Path) -> Dataset | None:
     """The data set of a folder, its arrays mapped; None where it is missing or cannot be read."""
     try:
         words = read_json(folder / "about.json")
-        arrays = {part: np.asarray(read_array(folder / f"{part}.npy", mapped=True)) for part in _ARRAYS}
-        return Dataset(
-            name=words["name"],
-            kind=words["kind"],
-            class_names=tuple(words["class_names"]),
-            about=words["about"],
-            private_inputs=arrays["private_inputs"],
-            private_labels=arrays["private_labels"],
-            public_inputs=arrays["public_inputs"],
-            public_labels=arrays["public_labels"],
-            test_inputs=arrays["test_inputs"],
-            test_labels=arrays["test_labels"],
-        )
+        said: dict[str, Any] = {key: words[key] for key in _WORDS}
+        said |= {part: np.asarray(read_array(folder / f"{part}.npy", mapped=True)) for part in _ARRAYS}
+        return Dataset(**{**said, "class_names": tuple(said["class_names"])})
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):
         return None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import scipy
 from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -203,21 +204,11 @@ def inline_svg(drawing: Drawing) -> str:
 def spread_labels(positions: Float64[ndarray, " labels"], *, gap: float) -> Float64[ndarray, " labels"]:
     """Positions in the same order, at least `gap` apart, moved as little as can be (least squares).
 
-    Isotonic regression by pooling neighbours that violate the gap.
+    By isotonic regression.
     """
-    order = np.argsort(positions, kind="stable")
-    wanted = positions[order] - gap * np.arange(len(positions))
-    blocks: list[list[float]] = []
-    for value in wanted.tolist():
-        blocks.append([value, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
-            value_b, size_b = blocks.pop()
-            value_a, size_a = blocks.pop()
-            size = size_a + size_b
-            blocks.append([(value_a * size_a + value_b * size_b) / size, size])
-    level = np.repeat([value for value, _ in blocks], [int(size) for _, size in blocks])
+    order, apart = np.argsort(positions, kind="stable"), gap * np.arange(len(positions))
     result = np.empty_like(positions)
-    result[order] = level + gap * np.arange(len(positions))
+    result[order] = scipy.optimize.isotonic_regression(positions[order] - apart).x + apart
     return result
 
 

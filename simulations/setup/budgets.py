@@ -21,6 +21,7 @@ from protocols.bounds.rdp import check_budget
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_text
+from simulations.datasets.dataset import largest_remainder
 
 _FORMS = (
     "1.0 | 1:0.34,2:0.43,3:0.23 (epsilon:share) | lognormal:MEDIAN,SIGMA | uniform:LOW,HIGH | "
@@ -86,15 +87,6 @@ def record_groups(text: str) -> tuple[Float64[ndarray, " groups"], Float64[ndarr
     return epsilon[order], shares[order]
 
 
-def largest_remainder(shares: Float64[ndarray, " groups"], total: int) -> Int64[ndarray, " groups"]:
-    """`total` items distributed over groups by share: integers that add up to it, each off by less than one."""
-    exact = shares * total
-    sizes = np.floor(exact).astype(np.int64)
-    extra = np.argsort(-(exact - sizes), kind="stable")[: total - sizes.sum()]
-    sizes[extra] += 1
-    return sizes
-
-
 def _drawn(text: str, parties: int, rng: np.random.Generator) -> Float64[ndarray, " parties"]:
     kind, _, arguments = text.partition(":")
     values = [_number(part, text) for part in arguments.split(",")]
@@ -116,7 +108,7 @@ def _drawn(text: str, parties: int, rng: np.random.Generator) -> Float64[ndarray
 def _by_share(text: str, parties: int) -> Float64[ndarray, " parties"]:
     """The epsilon of each party, in the order of the list."""
     epsilon, shares = _shares(text)
-    sizes = largest_remainder(shares, parties)
+    sizes = largest_remainder(shares * parties, parties)
     if (sizes == 0).any():
         raise InvalidInput(f"shares of {text!r} leave a budget without any of {parties} parties; allowed: at least one")
     return np.repeat(epsilon, sizes)
@@ -242,7 +234,7 @@ def split_by_group(
     for party, records in enumerate(holdings):
         keys = records if patients is None else patients[records]
         units = np.unique(keys)
-        sizes = largest_remainder(shares, len(units))
+        sizes = largest_remainder(shares * len(units), len(units))
         if (sizes < teachers).any():
             raise InvalidInput(
                 f"party {party} has {len(units)} records or patients for {len(shares)} privacy groups of {teachers} "
@@ -275,7 +267,7 @@ class Upsampling:
 
     def groups(self, records: int, *, seed: int) -> Int64[ndarray, " records"]:
         """The group of each record, drawn from the seed by the shares."""
-        sizes = largest_remainder(self.shares, records)
+        sizes = largest_remainder(self.shares * records, records)
         if (sizes == 0).any():
             raise InvalidInput(f"{records} records leave a budget without any; allowed: at least one per budget")
         return simulation_rng(seed, "groups").permutation(np.repeat(np.arange(len(sizes)), sizes))

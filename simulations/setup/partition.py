@@ -7,16 +7,17 @@ first record. Kinds of skew are those of Li et al. 2022, "Federated Learning on 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, largest_remainder
 
 
 def deal_classes(
@@ -92,6 +93,8 @@ _ALLOWED = (
     "iid, dirichlet:A (A from 0.001 to 1000000), classes:K (K from 1), size-skew:S (S from 0 to 10), "
     "feature-skew:S (S from 0 to 1000), by-site, by-column:NAME, by-time:NAME"
 )
+# How the one parameter of a partition is read, by the name of its type.
+_READ: dict[Any, Callable[[str], Any]] = {"float": float, "int": int, "str": str}  # Any: of the field's type
 _SCALING_ROUNDS = 200
 _FLOOR = 1e-9
 
@@ -114,8 +117,7 @@ class LabelSkew:
     concentration: float
 
     def __post_init__(self) -> None:
-        if not 1e-3 <= self.concentration <= 1e6:
-            raise _refused(self.name, self.concentration)
+        _check(self.name, self.concentration, 1e-3, 1e6)
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,7 @@ class SizeSkew:
     log_deviation: float
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.log_deviation <= 10.0:
-            raise _refused(self.name, self.log_deviation)
+        _check(self.name, self.log_deviation, 0.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,7 @@ class ClassSkew:
     classes: int
 
     def __post_init__(self) -> None:
-        if self.classes < 1:
-            raise _refused(self.name, self.classes)
+        _check(self.name, self.classes, 1, math.inf)
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,7 @@ class FeatureSkew:
     strength: float
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.strength <= 1000.0:
-            raise _refused(self.name, self.strength)
+        _check(self.name, self.strength, 0.0, 1000.0)
 
 
 @dataclass(frozen=True)
@@ -187,32 +186,22 @@ Partition = Iid | LabelSkew | ClassSkew | SizeSkew | FeatureSkew | BySite | ByCo
 def parse_partition(text: str) -> Partition:
     """The partition that a command line names, see partition. Raises InvalidInput."""
     name, colon, parameter = text.partition(":")
-    try:
-        match name:
-            case Iid.name if not colon:
-                return Iid()
-            case BySite.name if not colon:
-                return BySite()
-            case LabelSkew.name:
-                return LabelSkew(float(parameter))
-            case SizeSkew.name:
-                return SizeSkew(float(parameter))
-            case ClassSkew.name:
-                return ClassSkew(int(parameter))
-            case FeatureSkew.name:
-                return FeatureSkew(float(parameter))
-            case ByColumn.name if parameter:
-                return ByColumn(parameter)
-            case ByTime.name if parameter:
-                return ByTime(parameter)
-    except ValueError as error:
-        if isinstance(error, InvalidInput):
-            raise
+    kind = next((each for each in get_args(Partition) if each.name == name), None)
+    wanted = [] if kind is None else [_READ[each.type] for each in fields(kind)]
+    if kind is not None and bool(wanted) == bool(parameter) == bool(colon):
+        try:
+            values = [read(parameter) for read in wanted]
+        except ValueError:
+            pass
+        else:
+            made: Partition = kind(*values)
+            return made
     raise InvalidInput(f"partition is {text!r}; allowed: {_ALLOWED}")
 
 
-def _refused(name: str, parameter: float) -> InvalidInput:
-    return InvalidInput(f"partition {name} has the parameter {parameter}; allowed: {_ALLOWED}")
+def _check(name: str, parameter: float, low: float, high: float) -> None:
+    if not low <= parameter <= high:
+        raise InvalidInput(f"partition {name} has the parameter {parameter}; allowed: {_ALLOWED}")
 
 
 def partition(
@@ -226,7 +215,7 @@ def partition(
       that parties are of nearly equal size and every record is used (iterative proportional fitting).
     - `size-skew` S: sizes in proportion to exp(S * N(0, 1)), log-normal as the synthetic data of Li et al. 2020,
       "Federated Optimization in Heterogeneous Networks" (FedProx); S = 0 means equal sizes.
-    - `classes` K, `feature-skew` S, `by-column` NAME, `by-time` NAME: see skews.py.
+    - `classes` K, `feature-skew` S, `by-column` NAME, `by-time` NAME: see ClassSkew, FeatureSkew, ByColumn, ByTime.
     - `by-site`: a party is a site, or, when there are fewer parties, whole sites together, the largest first to the
       smallest party. `parties` None means one party per site; the other schemes need a number.
 
@@ -317,7 +306,7 @@ def _deal(
         log_shares = scheme.log_deviation * rng.standard_normal(parties)
         shares = np.exp(log_shares - log_shares.max())
         exact = 1 + (len(labels) - parties) * shares / shares.sum()
-        party[rng.permutation(len(labels))] = np.repeat(np.arange(parties), _round(exact, len(labels)))
+        party[rng.permutation(len(labels))] = np.repeat(np.arange(parties), largest_remainder(exact, len(labels)))
         return party
     counts = np.bincount(labels, minlength=classes)
     wanted = _label_skew(scheme.concentration, counts, parties, rng)
@@ -353,13 +342,6 @@ def _label_skew(
     wanted = np.zeros((parties, len(counts)))
     wanted[:, present] = table
     return wanted
-
-
-def _round(exact: Float64[ndarray, " parties"], total: int) -> Int64[ndarray, " parties"]:
-    """Whole numbers with the given sum, each at most 1 from the exact one and at least its floor."""
-    whole = np.floor(exact).astype(np.int64)
-    whole[np.argsort(whole - exact, kind="stable")[: total - whole.sum()]] += 1
-    return whole
 
 
 def _fill_empty(party: Int64[ndarray, " units"], parties: int) -> Int64[ndarray, " units"]:
