@@ -313,6 +313,7 @@ def released_students(
                 student=str(settings.student),
                 seed=result.seed,
                 cache_dir=host.cache_dir,
+                noise=labels.noise,
                 linear=source.linear,
                 scores=_scores(source, labels) if settings.student == SCORES else None,
             )

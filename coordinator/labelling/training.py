@@ -40,6 +40,7 @@ from protocols.release.manifest import STUDENT_FEATURES_FILE
 from protocols.release.sums import LabelsOfPool
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries_file import read_blocks
+from protocols.study.right_labels import share_of_noise
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from protocols.sums.blocks import Blocks
 from protocols.sums.residuals import FirstScores
@@ -88,7 +89,8 @@ def _hard_student(
     if told is not None:
         tasks = [_labelled(seen, of, classes=study.labelled.states) for of in told.T]
         return _several(study.findings, tasks, seen, kind=kind, seed=seed, device=device)
-    trained = _train(*_labelled(seen, labels, classes=study.classes), kind=kind, seed=seed, device=device)
+    task, noise = _labelled(seen, labels, classes=study.classes), share_of_noise(study, labelled.labels)
+    trained = _train(*task, kind=kind, seed=seed, device=device, noise=noise)
     given = int((labelled.labels >= 0).sum())
     return replace(trained, labels=given, reinforced=trained.labels - given)
 
@@ -138,9 +140,11 @@ def _train(
     kind: str,
     seed: int,
     device: str,
+    noise: float = 0.0,
     last: bool = True,
 ) -> Trained:
-    """last: whether it is the study's student, whose probabilities are calibrated, not one between its rounds."""
+    """noise: the least share of the labels that is wrong; last: whether it is the study's student, whose probabilities
+    are calibrated, not one between its rounds."""
     inputs, unlabelled = np.asarray(inputs), np.asarray(unlabelled)
     choice: Choice | None = None
     if kind == AUTO:
@@ -149,7 +153,8 @@ def _train(
     made = student_kind(kind, device=device)
     student = made.fit(inputs, targets, unlabelled=unlabelled, classes=targets.shape[1], seed=seed)
     if last:
-        student = calibrated(made, student, Released(inputs, targets, unlabelled, targets.shape[1], seed))
+        told = Released(inputs, targets, unlabelled, targets.shape[1], seed)
+        student = calibrated(made, student, told, noise=noise)
     agreement = float((student.predict(inputs) == targets.argmax(axis=1)).mean())
     return Trained(student, kind, seed, device, len(inputs), 0, len(unlabelled), agreement, choice)
 

@@ -1,15 +1,16 @@
 """How sure a student is: its probabilities to a power that the released labels name. Post-processing: it is free.
 
-A student of few labels says too little or too much: it is right more often, or less, than its probabilities. The power
-is the one with which it is likeliest that the labels, each held out in one of FOLDS folds, are as released. Of several
-classes a share of them, fitted beside it, is another class at random, as released labels are noisy; of two, noise looks
-like records that are hard to tell, and labels are taken as they are. Soft labels say themselves how sure they are.
+A student of few labels says too little or too much: it is right more often, or less, than its probabilities. Powers are
+compared by how likely the labels, each held out in one of FOLDS folds, are with them. Those within a factor e of the
+likeliest cannot be told from it, and of these the one nearest to 1 is taken: few labels say little, and move little. Of
+several classes a share of the labels, fitted beside the power, is another class at random, and at least so many as the
+study's noise makes wrong; of two, noise looks like records that are hard to tell, and labels are taken as they are.
+Soft labels say themselves how sure they are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import log
 from typing import Final
 
 import numpy as np
@@ -23,9 +24,9 @@ _FEWEST: Final = 30  # labels
 # Folds are held out until so many labels are: two parameters need no more, and each fold is a student to train.
 _ENOUGH: Final = 500
 _POWERS: Final = np.geomspace(0.25, 16, 49)
-_WRONG: Final = np.linspace(0.001, 0.601, 25)  # shares of labels that are another class
-# A normal prior of the power's logarithm, as few labels say little of it: 1 / (2 x 0.5^2).
-_PRIOR: Final = 2.0
+_WRONG: Final = np.linspace(0.001, 0.981, 50)  # shares of labels that are any class at random
+# By how much the logarithm of the likelihood may be below the largest.
+_WITHIN: Final = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +49,11 @@ class Raised(Student):
         return "coordinator.release.export_raised:write_raised" if self.student.exporter else ""
 
 
-def calibrated(kind: StudentKind, student: Student, released: Released) -> Student:
+def calibrated(kind: StudentKind, student: Student, released: Released, *, noise: float) -> Student:
     """The student of this kind, which learned these labels, as sure as they say; itself for fewer than _FEWEST labels.
 
-    It trains up to FOLDS more on other labels of the same.
+    noise: the least share of the labels that is wrong, in [0, 1) (share_of_noise). It trains up to FOLDS more on other
+    labels of the same.
     """
     targets = kind.weighed(released.targets)
     if len(targets) < _FEWEST or len(seen_classes(targets)) == 1:
@@ -71,19 +73,22 @@ def calibrated(kind: StudentKind, student: Student, released: Released) -> Stude
         own.append(normalised(targets)[held])
         if sum(map(len, own)) >= _ENOUGH:
             break
-    return Raised(student, _power(np.concatenate(said), np.concatenate(own)))
+    return Raised(student, _power(np.concatenate(said), np.concatenate(own), noise))
 
 
-def _power(said: Float64[ndarray, "held classes"], own: Float32[ndarray, "held classes"]) -> float:
+def _power(said: Float64[ndarray, "held classes"], own: Float32[ndarray, "held classes"], noise: float) -> float:
     """The power of what was said of labels that were held out; own: their weights."""
     classes = own.shape[1]
     hard = bool((np.count_nonzero(own, axis=1) == 1).all())
-    losses = {
-        (power, wrong): _PRIOR * log(power) ** 2 - float((own * np.log((1 - wrong) * raised + wrong / classes)).sum())
-        for power, raised in [(each, _raised(said, each)) for each in _POWERS.tolist()]
-        for wrong in (_WRONG if hard and classes > 2 else _WRONG[:1]).tolist()
-    }
-    return min(losses, key=lambda each: losses[each])[0]
+    # Of what is any class at random, one in `classes` is right.
+    least = min(noise * classes / (classes - 1), _WRONG[-1])
+    shares = _WRONG[_WRONG >= least] if hard and classes > 2 else _WRONG[:1]
+    likely = np.array([
+        max(float((own * np.log((1 - wrong) * raised + wrong / classes)).sum()) for wrong in shares.tolist())
+        for raised in (_raised(said, power) for power in _POWERS.tolist())
+    ])  # fmt: skip
+    near = np.flatnonzero(likely >= likely.max() - _WITHIN)
+    return float(np.clip(1.0, _POWERS[near[0]], _POWERS[near[-1]]))
 
 
 def _raised(

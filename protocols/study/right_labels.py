@@ -21,8 +21,10 @@ from numpy import ndarray
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
-from protocols.votes import NOT_ASKED
+from protocols.votes import NOT_ASKED, default_concentration
 
+# Of queries that differ in difficulty; and the surest votes that are looked at.
+_DIFFICULTIES, _SUREST = 40, 0.999
 # Below this share of right labels, even if votes are as clear as they can be, a study is not worth its budget.
 LEAST_RIGHT = 0.8
 # Probability that noise alone answers so many queries, above which nothing says that votes were heard.
@@ -130,6 +132,39 @@ def outcome(study: Study, agreement: float) -> tuple[float, float]:
     counts = needed + (counts - needed) * (mechanism.label_sigma / noise_in(study))
     law = mechanism.outcome_log_law(counts, np.array([1, others]))
     return float(np.exp(law[0])), float(np.exp(law[:2]).sum())
+
+
+def outcome_where_queries_differ(study: Study, agreement: float) -> tuple[float, float]:
+    """The same where a vote is right with the probability `agreement`, in (0, 1), in the mean, which varies over
+    queries with the default concentration. Where another class has as many votes, no label is counted as right."""
+    concentration, even = default_concentration(study.classes), 1 / study.classes
+    middle = (np.arange(_DIFFICULTIES) + 0.5) / _DIFFICULTIES
+    shares = scipy.special.betaincinv(concentration * agreement, concentration * (1 - agreement), middle)
+    found = np.array([outcome(study, share) for share in np.maximum(shares, even).tolist()])
+    return float(found[shares > even, 0].sum() / _DIFFICULTIES), float(found[:, 1].mean())
+
+
+def share_of_noise(study: Study, labels: Int64[ndarray, " queries"]) -> float:
+    """The share of the released labels that the study's noise makes wrong, by how many queries it left unanswered.
+
+    labels: a class, ABSTAIN or NOT_ASKED, as released: this is free. The agreement is the one, of votes that differ
+    over queries, at which so many queries are answered. 0 without a threshold, of which the answers say nothing, of
+    several findings, and where records vote. An estimate: that most votes may be wrong does not count.
+    """
+    asked, released = int((labels != NOT_ASKED).sum()), int((labels >= 0).sum())
+    if not isinstance(study.votes, TeacherVotes) or study.labelled.names or not released:
+        return 0.0
+    if study.mechanism.needed(second_round=False) is None:
+        return 0.0
+    answered, low, high = released / asked, 1 / study.classes, _SUREST
+
+    def above(agreement: float) -> float:
+        return outcome_where_queries_differ(study, agreement)[1] - answered
+
+    if above(low) < 0 < above(high):
+        high = low = scipy.optimize.brentq(above, low, high, xtol=1e-3)
+    right, heard = outcome_where_queries_differ(study, low if above(low) >= 0 else high)
+    return 1 - right / heard
 
 
 # Of sums there are none: their soft labels say how sure they are.

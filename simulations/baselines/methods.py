@@ -23,12 +23,13 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.findings import NOT_KNOWN
 from protocols.study.several_findings import Powerset
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.votes import default_concentration
 from simulations.baselines.method import Score, Task
 from simulations.datasets.dataset import Dataset
 from simulations.findings import StudentsOfFindings, auroc_on_tests, students_of
 from simulations.pipeline import released_students, study_of
 from simulations.planning.grid import Optimum, optimise_each
-from simulations.planning.objective import OBJECTIVES, default_concentration
+from simulations.planning.objective import OBJECTIVES
 from simulations.planning.plan import make_plan, must_afford
 from simulations.planning.predict import AssumedVotes, Planner
 from simulations.setup.experiment import OF_RECORDS, OF_TEACHERS, Experiment, experiment, usual_cells

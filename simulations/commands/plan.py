@@ -18,6 +18,7 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.plural import at_most, counted
 from protocols.study.chosen import GIVEN
 from protocols.study.votes import TeacherVotes, UnitSums, unit_sums
+from protocols.votes import CONCENTRATION_OF_MORE, CONCENTRATION_OF_TWO, default_concentration
 from runtime.files import write_atomically
 from simulations.exits import EXIT_CODES
 from simulations.options import (
@@ -32,12 +33,7 @@ from simulations.options import (
     study_words,
     worded_settings,
 )
-from simulations.planning.objective import (
-    CONCENTRATION_OF_MORE,
-    CONCENTRATION_OF_TWO,
-    OBJECTIVES,
-    default_concentration,
-)
+from simulations.planning.objective import OBJECTIVES
 
 if TYPE_CHECKING:
     from protocols.study.votes import Votes

@@ -22,10 +22,9 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import Mechanism, check_view
 from protocols.study.record_study import ANY_SIGNED
 from protocols.study.released_noise import little_released, thin_queries
-from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement, outcome
+from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement, outcome_where_queries_differ
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
-from simulations.planning.objective import default_concentration
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.results.text import command
@@ -49,8 +48,6 @@ _LEAST_NOISE, _NEAR_NOISE = 0.02, 1.02
 # over the rows of docs/explanation/right-labels.md.
 _ODDS, _POWER = 0.64, 0.65
 _QUANTILES = 500
-# Of the law by which queries differ in difficulty.
-_DIFFICULTIES = 40
 # Fewer labels of each class than this teach a student little, whatever their price.
 _LABELS_A_CLASS = 10
 
@@ -100,12 +97,8 @@ def expected_right(study: Study, partition: str, agreement: float) -> float:
     """
     if agreement == 1.0 or not isinstance(parse_partition(partition), Iid):
         return 1.0
-    concentration, even = default_concentration(study.classes), 1 / study.classes
-    middle = (np.arange(_DIFFICULTIES) + 0.5) / _DIFFICULTIES
-    shares = scipy.special.betaincinv(concentration * agreement, concentration * (1 - agreement), middle)
-    found = np.array([outcome(study, share) for share in np.maximum(shares, even).tolist()])
-    answered = found[:, 1].sum()
-    return float(found[shares > even, 0].sum() / answered) if answered > 0 else 0.0
+    right, answered = outcome_where_queries_differ(study, agreement)
+    return right / answered if answered > 0 else 0.0
 
 
 @dataclass(frozen=True)

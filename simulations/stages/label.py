@@ -19,6 +19,7 @@ from protocols.errors import EngineFailed
 from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.labelling.questions import Choose
 from protocols.ledger.ledger import Ledger
+from protocols.study.right_labels import share_of_noise
 from protocols.study.study import Study
 from protocols.sums.residuals import FirstScores
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -43,7 +44,7 @@ class SeedResult:
 
     soft: where records vote, the labels that were made of the released sums for all of the pool. told: where teachers
     voted on several findings, what labels say of each: -1 nothing, 0, 1. first: the scores that a second batch was
-    about.
+    about. noise: share_of_noise of the labels.
     """
 
     seed: int
@@ -53,6 +54,7 @@ class SeedResult:
     soft: SoftLabels | None = None
     told: Int64[ndarray, "pool findings"] | None = None
     first: FirstScores | None = None
+    noise: float = 0.0
 
     @property
     def answered(self) -> Int64[ndarray, " answered"]:
@@ -123,7 +125,10 @@ def label_seed(
     labels = result.labelling.labels
     answered = labels >= 0
     accuracy = None if truth is None or not answered.any() else float((labels == truth)[answered].mean())
-    return SeedResult(seed, result.labelling, result.spent_after, accuracy, told=stored.asks.folded(labels))
+    return SeedResult(
+        seed, result.labelling, result.spent_after, accuracy, told=stored.asks.folded(labels),
+        noise=share_of_noise(study, labels),
+    )  # fmt: skip
 
 
 def live_study(

@@ -98,8 +98,9 @@ class ReleasedStudent:
     positions: the public queries that have a label; targets: the weight of each class for each of them (one_hot where
     labels are hard). Semi-supervised students also see the inputs of the rest of the public pool, never its labels.
     student: a kind; "usual", for the one that suits so many labels; or "auto", for the one that cross-validation on
-    these labels names; or "scores", for those of sums, which are not trained. linear: what linear students see of an
-    input; None: the input. between: whether it is one between the rounds of a study, which is not calibrated.
+    these labels names; or "scores", for those of sums, which are not trained. noise: the least share of the labels
+    that is wrong. linear: what linear students see of an input; None: the input. between: whether it is one between the
+    rounds of a study, which is not calibrated.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class ReleasedStudent:
         student: str,
         seed: int,
         cache_dir: Path,
+        noise: float = 0.0,
         linear: FeatureMap | None = None,
         scores: ScoresStudent | None = None,
         between: bool = False,
@@ -131,9 +133,9 @@ class ReleasedStudent:
         features = "" if linear is None else linear.digest
         about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {features} {between} {source}"
         self.linear, self._scores, self._between = linear, scores, between
-        self._key = content_digest(positions, targets, text=about)
+        self._key = content_digest(positions, targets, text=f"{about} {noise}")
         self._dataset, self._positions, self._targets = dataset, positions, targets
-        self._student, self._seed, self._cache_dir = student, seed, cache_dir
+        self._student, self._seed, self._cache_dir, self._noise = student, seed, cache_dir, noise
 
     @property
     def trained_on(self) -> int:
@@ -230,7 +232,7 @@ class ReleasedStudent:
     def _calibrated(self) -> Student:
         if self._scores is not None or self._between:
             return self._trained
-        return calibrated(student_kind(self.kind), self._trained, self._released)
+        return calibrated(student_kind(self.kind), self._trained, self._released, noise=self._noise)
 
     @cached_property
     def _released(self) -> Released:

@@ -12,6 +12,7 @@ from protocols.study.right_labels import (
     most_right,
     needed_agreement,
     seldom_named,
+    share_of_noise,
 )
 from tests.harness.levels import two_server
 from tests.harness.studies import make_study
@@ -99,6 +100,19 @@ def test_labels_that_noise_alone_would_have_released_are_doubted_and_so_is_one_c
     assert "100 % of the released labels are of one class" in doubtful(made, labels)[0]
     labels[labels >= 0] = np.arange(enough) % 3
     assert "the released labels name 3 of 4 classes" in doubtful(made, labels)[0]
+
+
+@pytest.mark.parametrize("agreement", [0.25, 0.4, 0.7])
+def test_the_share_of_labels_that_noise_makes_wrong_is_told_by_how_many_queries_are_answered(agreement):
+    rng = np.random.default_rng(1)
+    right = np.maximum(rng.beta(4 * agreement, 4 * (1 - agreement), 3_000), 1 / 4)
+    counts = VOTERS * np.stack([right, *[(1 - right) / 3] * 3], axis=1)
+    noisy = counts + rng.normal(0.0, ONE_DRAW["sigma"], counts.shape)
+    released = np.where(noisy.max(axis=1) >= ONE_DRAW["threshold"], noisy.argmax(axis=1), -1)
+    wrong = 1 - ((released == 0) & (right > 1 / 4)).sum() / (released >= 0).sum()
+    asked = np.concatenate([released, np.full(500, -2)])
+    assert share_of_noise(study("thresholded_gnmax"), asked) == pytest.approx(wrong, abs=0.04)
+    assert share_of_noise(study("gnmax"), np.maximum(released, 0)) == 0.0
 
 
 def test_a_class_that_is_hardly_ever_the_likeliest_is_said_where_its_probability_is_more():

@@ -72,13 +72,16 @@ def test_a_calibrated_student_says_how_often_it_is_right_though_labels_are_wrong
     told = Released(images[released], one_hot(labels, 10), images[rest], 10, seed=0)
     kind = student_kind(name)
     plain = kind.learn(told)
-    student = calibrated(kind, plain, told)
+    student = calibrated(kind, plain, told, noise=0.0)
     right = student.predict(images[tests]) == truth[tests]
     before, after = (each.predict_proba(images[tests]).max(axis=1) for each in (plain, student))
     assert abs(after.mean() - right.mean()) < 0.06 < 0.1 < abs(before.mean() - right.mean())
     np.testing.assert_array_equal(student.predict(images[tests]), plain.predict(images[tests]))
+    # If more labels are wrong, the same agreement with them proves a surer student.
+    noisier = calibrated(kind, plain, told, noise=0.6).predict_proba(images[tests]).max(axis=1)
+    assert noisier.mean() > after.mean()
     few = Released(told.inputs[:20], told.targets[:20], told.unlabelled, 10, seed=0)
-    assert calibrated(kind, plain, few) is plain
+    assert calibrated(kind, plain, few, noise=0.0) is plain
     if not student.exporter:
         rows = images.reshape(-1, 64)  # the same numbers are another pool
         spread = kind.learn(Released(rows[released], told.targets, rows[rest], 10, seed=0))
