@@ -527,8 +527,7 @@ def _pages(folder: Path, made: Mapping[str, bytes], files: set[str], software: s
     """
     kept = [each.name for each in (folder / layout.EARLIER_FOLDER).glob("*")]
     known = files | {f"{layout.EARLIER_FOLDER}/{each}/{name}" for each in kept for name in layout.EARLIER_FILES}
-    found = set(files_in(folder))
-    if found != known:
+    if (found := set(files_in(folder))) != known:
         raise DataCorrupt(f"a release has no {sorted(found - known)[:5]}, or lacks {sorted(known - found)[:5]}")
     if sorted(kept) != [f"{position:03}" for position in range(1, len(kept) + 1)]:
         raise DataCorrupt(f"{layout.EARLIER_FOLDER} holds {sorted(kept)[:5]}; allowed: 001, 002, ...")
