@@ -1,6 +1,7 @@
 """A distribution that is installed beside Conclave, as a folder to put on sys.path: a module and its entry points."""
 
 import copy
+import tomllib
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,10 +32,9 @@ def example(start: str) -> str:
 
 def install_gumbel(folder: Path) -> Path:
     """The page's Gumbel noisy-max, registered as the page says."""
-    (line,) = [one.text.splitlines()[1] for one in blocks(PAGE) if one.text.startswith("[project.entry-points")]
-    key, _, value = line.replace('"', "").partition(" = ")
-    source = example("Gumbel noisy-max")
-    return install(folder, name="gumbel_noisy_max", group="conclave.mechanisms", entries={key: value}, source=source)
+    (project,) = [one.text for one in blocks(PAGE) if one.text.startswith("[project]")]
+    ((group, entries),) = tomllib.loads(project)["project"]["entry-points"].items()
+    return install(folder, name="gumbel_noisy_max", group=group, entries=entries, source=example("Gumbel noisy-max"))
 
 
 def refreshed(parts: Parts[T]) -> Parts[T]:
