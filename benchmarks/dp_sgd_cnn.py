@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from numpy import ndarray
-from opacus import GradSampleModule
-from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from benchmarks.linear import noise_multiplier_for
@@ -81,6 +79,10 @@ def trained(
 
     noise_multiplier: see noise_multiplier_for.
     """
+    # Opacus takes seconds to import.
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
     samples = np.random.default_rng([seed, *b"dp_sgd samples"])
     watched = GradSampleModule(model, loss_reduction="sum")
     parameters = list(model.parameters())

