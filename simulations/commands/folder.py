@@ -24,6 +24,12 @@ def results_folder(flags: dict[str, Any], *, kind: str, config: str) -> Path:
             raise InvalidInput("--resume needs --out, the folder to continue in")
         if read_text(out / f"{kind}.toml", most=_CONFIG_BYTES) != config:
             raise InvalidInput(f"{out} was started with other settings; allowed: the same, or another --out")
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to continue in it")
+    else:
+        check_new(out)
     return out
+
+
+def check_new(out: Path) -> None:
+    """Raises InvalidInput unless the folder is new or empty."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to continue in it")

@@ -12,8 +12,8 @@ import click
 from protocols.errors import InvalidInput
 from protocols.reading import read_json
 from runtime.files import write_atomically
+from simulations.commands.folder import check_new
 from simulations.commands.plan import chosen_votes, print_plan
-from simulations.commands.sweep import run_sweep_file
 from simulations.exits import EXIT_CODES_OF_RUN, Interrupted
 from simulations.options import (
     check_idle_analyses,
@@ -39,7 +39,6 @@ Flags = dict[str, Any]
 @click.command(name="run", epilog=EXIT_CODES_OF_RUN)
 @study_words
 @settings_flags
-@click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
 @click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())
 @click.option("--resume", is_flag=True, help="Continue in --out, whose config.toml must be the same.")
 @track_flag
@@ -64,11 +63,6 @@ def run_flags(**flags: Any) -> None:
     from simulations.results.text import MARK
     from simulations.stages.inputs import read_inputs
 
-    if flags["sweep_file"]:
-        if flags["dry_run"]:
-            raise InvalidInput("--dry-run has no meaning with --sweep; leave one of them out")
-        run_sweep_file({**flags, "overrides": flags["words"]})
-        return
     reporter, host = reporter_from(flags), host_from(flags)
     tracker = tracker_from(flags)
     settings = _resumed(flags) if flags["resume"] else settings_from(flags)
@@ -128,8 +122,8 @@ def _out(flags: Flags, settings: Experiment, study: Study, started_from: dict[st
     name = Path(settings.votes).stem if settings.votes else Path(settings.dataset).stem
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     out = Path(flags["out"]) if flags["out"] else Path("runs") / f"{name}-{settings.parties}-{stamp}"
-    if not flags["resume"] and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to continue in it")
+    if not flags["resume"]:
+        check_new(out)
     record = out / "started_from.json"
     if flags["resume"] and record.exists():
         before = read_json(record)

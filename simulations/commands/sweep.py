@@ -58,11 +58,6 @@ def sweep_flags(**flags: Any) -> None:
       weights = ["uniform", "proportional", "exhaustive"]
       budgets = ["1.0", "2.0", "1:0.5,4:0.5"]
     """
-    run_sweep_file(flags)
-
-
-def run_sweep_file(flags: dict[str, Any]) -> None:
-    """Runs the sweep of flags["sweep_file"], writes its tables, figures and page, and prints the intervals."""
     from runtime.printing import wrapped
     from simulations.report.terminal import print_rows
     from simulations.sweep.cells import prepared, read_sweep, run_apart, run_cells
@@ -80,18 +75,18 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
     sweep = read_sweep(
         Path(flags["sweep_file"]),
         given=given_settings(flags),
-        overrides=overrides_from(flags.get("overrides", ()), lists=True),
+        overrides=overrides_from(flags["overrides"], lists=True),
     )
     out = results_folder(flags, kind="sweep", config=config_text(sweep))
     say_defaults(sweep.settings[0], reporter, varied=sweep.varied)
     cells = prepared(sweep, host=host, reporter=reporter)
     write_atomically(out / "sweep.toml", config_text(sweep))
     try:
-        if flags.get("parallel"):
+        if flags["parallel"]:
             run_apart(cells, host=host, reporter=reporter, kept=out / "finished")
         rows = run_cells(cells, sweep, host=host, reporter=reporter, kept=out / "finished")
         with reporter.stage("report"):
-            table, settings = write_sweep(sweep, rows, out, paper=flags.get("style") == "paper")
+            table, settings = write_sweep(sweep, rows, out, paper=flags["style"] == "paper")
             if tracker is not None:
                 tracker.track(tracked_settings(sweep, rows, name=out.name))
     except KeyboardInterrupt:
