@@ -20,11 +20,19 @@ if TYPE_CHECKING:
 
 
 def numbers(called: str, value: ArrayLike) -> Float64[ndarray, "..."]:
-    """The argument as an array of float64. Raises InvalidInput for text and for rows of unequal length."""
+    """The argument as an array of float64. Raises InvalidInput for text, for rows of unequal length, and where values
+    are masked, of which an array would hold what lies under the mask."""
+    check_unmasked(called, value)
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInput(f"{called} is not numeric; allowed: a number, or an array of numbers") from None
+
+
+def check_unmasked(called: str, value: object) -> None:
+    """Raises InvalidInput for an array with masked values."""
+    if np.ma.is_masked(value):
+        raise InvalidInput(f"{called} has masked values; allowed: none")
 
 
 def check_whole(called: str, value: object, *, least: int) -> None:
@@ -36,6 +44,8 @@ def check_whole(called: str, value: object, *, least: int) -> None:
 def budgets_of(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Sequence[str] | None) -> Budgets:
     """One budget per party; names: by default party-0 and so on. Raises InvalidInput."""
     called = tuple(names if names is not None else (f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties)))
+    if any(not isinstance(name, str) for name in called):
+        raise InvalidInput(f"names are {str(list(called))[:80]}; allowed: text")
     if len(called) != parties or len(set(called)) < parties:
         raise InvalidInput(f"names are {len(called)}, {len(set(called))} distinct; allowed: {parties}, each once")
     arrays = []

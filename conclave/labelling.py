@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from conclave.arguments import budgets_of, check_whole, frame
+from conclave.arguments import budgets_of, check_unmasked, check_whole, frame
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.study import Study
 from simulations.pipeline import study_of
@@ -186,6 +186,7 @@ def replay(
     >>> many.to_pandas()[["epsilon_mean", "answered"]].to_numpy().tolist()
     [[0.01, 0.0], [1.0, 32.0], [4.0, 197.0]]
     """
+    budgets, seeds = tuple(budgets), tuple(seeds)
     for seed in seeds:
         check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
@@ -204,12 +205,17 @@ def replay(
             continue
         results += [_labels(study, given, stored, chosen, truth=known, seed=seed) for seed in seeds]
         notes += [""] * len(seeds)
-    return Replay(tuple(budgets), tuple(seeds), tuple(results), tuple(notes))
+    return Replay(budgets, seeds, tuple(results), tuple(notes))
 
 
 def _checked(
     votes: ArrayLike, *, classes: int | None, truth: ArrayLike | None
 ) -> tuple[StoredVotes, int, Int64[ndarray, " queries"] | None]:
+    for called, value in (("votes", votes), ("truth", truth)):
+        check_unmasked(called, value)
+    if classes is not None:
+        check_whole("classes", classes, least=2)
+        classes = int(classes)
     try:
         array = np.asarray(votes)
     except ValueError:

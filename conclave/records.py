@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from conclave.arguments import budgets_of, check_whole, frame, numbers
 from protocols.errors import InvalidInput
+from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.sums.contributions import said
 from simulations.datasets.dataset import Dataset
@@ -20,7 +21,7 @@ from simulations.setup.experiment import experiment, query_map, units_of
 from simulations.stages.inputs import DatasetInputs
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import label_record_seed
-from simulations.stages.stored_votes import check_labels
+from simulations.stages.stored_votes import MOST_CLASSES, check_labels
 from simulations.stages.vote_source import record_study_of
 
 if TYPE_CHECKING:
@@ -114,9 +115,12 @@ def label_by_records(
     idle = sorted(set(settings) - _SETTINGS)
     if idle:
         raise InvalidInput(f"{idle[0]} has no effect where records vote; allowed: {', '.join(sorted(_SETTINGS))}")
-    sizes = [len(np.asarray(each)) for each in records]
-    budgets = budgets_of(epsilon, delta, parties=len(sizes), names=names)
+    if patients is not None and unit != "patient":
+        raise InvalidInput(f"patients are given with unit {unit!r}; allowed with unit 'patient' only: leave them out")
+    records = list(records)
     dataset = _dataset(records, labels, pool, patients=patients, classes=classes, truth=truth)
+    sizes = [len(each) for each in labels]
+    budgets = budgets_of(epsilon, delta, parties=len(sizes), names=names)
     chosen = experiment(**settings, votes_by="record", unit=unit, parties=len(sizes), student="none")
     shards = [[each] for each in np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])]
     inputs = DatasetInputs(chosen, dataset, shards)
@@ -139,7 +143,7 @@ def label_by_records(
         probabilities=found.soft.probabilities,
         sums=found.labelling.cells / study.units,
         again=None if (second := found.labelling.again) is None else np.asarray(second.cells) / study.units,
-        noise=study.gaussian.label_sigma,
+        noise=noise_in(study, voted=int((found.labelling.spent > 0).sum())),
         reliability=found.soft.reliability,
         parties=budgets.names,
         epsilon=budgets.epsilon,
@@ -178,8 +182,10 @@ def _dataset(
         else [_whole(f"patients[{at}]", each, len(inputs[at])) for at, each in enumerate(patients)]
     )
     most = max(int(each.max(initial=0)) for each in found) + 1
-    number = max(most, 2) if classes is None else classes
-    check_whole("classes", number, least=2)
+    check_whole("classes", 2 if classes is None else classes, least=2)
+    number = max(most, 2) if classes is None else int(classes)
+    if number > MOST_CLASSES:
+        raise InvalidInput(f"labels are of {number} classes; allowed: up to {MOST_CLASSES}")
     if most > number or min(int(each.min(initial=0)) for each in found) < 0:
         raise InvalidInput(f"labels go up to {most - 1}; allowed: 0 to {number - 1}")
     known = np.zeros(len(public), np.int64)
@@ -211,9 +217,14 @@ def _features(called: str, value: ArrayLike, pool: Float32[ndarray, "pool ..."])
 
 
 def _whole(called: str, value: ArrayLike, records: int) -> Int64[ndarray, " records"]:
-    array = numbers(called, value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":  # integers stay as they are: float64 holds no more than 53 bits of them
+        array = numbers(called, value)
     if array.shape != (records,) or (array != np.rint(array)).any():
         raise InvalidInput(f"{called} has shape {array.shape}; allowed: a whole number for each of {records} records")
+    most = 2**63 if array.dtype.kind in "iu" else 2**53
+    if records and not -most <= min(found := array.tolist()) <= max(found) < most:
+        raise InvalidInput(f"{called} goes from {min(found):g} to {max(found):g}; allowed: from {-most} to {most - 1}")
     return array.astype(np.int64)
 
 

@@ -174,11 +174,12 @@ def check_student(
     elif pool is not None:
         without = []
         again = _predictions(folder, released, pool, features, shape)
-        apart = np.abs(np.array(again["predicted"]) - np.array(figures["predicted"])).max() / len(pool)
+        apart = np.abs(np.array(again["predicted"]) - np.array(said["predicted"])).max() / len(pool)
         limits = np.array(again["thresholds"]), np.array(said["thresholds"])
         other = limits[0].shape != limits[1].shape or np.abs(limits[0] - limits[1]).max(initial=0.0) > _SAME_CHANCE
-        if other or max(apart, abs(again["agreement"] - figures["agreement"])) > 1 - _LEAST_AGREEMENT:
+        if other or max(apart, abs(again["agreement"] - said["agreement"])) > 1 - _LEAST_AGREEMENT:
             raise DataCorrupt(f"{ONNX_FILE} predicts {again}; its figures say otherwise")
+        _check_classes(folder, released, pool, features, shape, said["classes"])
     different = [name for name in made if made[name] != figures.get(name)]
     if pool is not None and figures["ranges"] != number_ranges(released.study.terms.features, np.asarray(pool)):
         different.append("ranges")
@@ -231,6 +232,31 @@ def _predictions(
     known = np.clip(found, -1, released.study.classes) + 1
     counts = np.bincount(known, minlength=released.study.classes + 2)[1:-1]
     return {"agreement": float(equal.mean()), "predicted": counts.tolist(), "thresholds": []}
+
+
+def _check_classes(
+    folder: Path,
+    released: ReleasedStudy,
+    pool: Float32[ndarray, "queries ..."],
+    features: FeatureMap | None,
+    input_shape: tuple[int, ...],
+    classes: list[int],
+) -> None:
+    """Raises DataCorrupt unless these are the classes, or findings, of the columns of the probabilities: the likeliest
+    one is what the student names."""
+    from protocols.features.onnx_model import OnnxModel  # as in predict_onnx
+
+    seen = np.asarray(pool) if features is None else features(np.asarray(pool))
+    seen = seen.reshape(len(seen), *input_shape)
+    model = OnnxModel.of(read_bytes(folder / ONNX_FILE, most=_ONNX_BYTES), where=ONNX_FILE, own=False)
+    chances = model.first_output(seen, name=OUTPUT)
+    same = chances.ndim == 2 and len(set(classes)) == len(classes) == chances.shape[1]
+    if released.study.findings:
+        same = same and classes == list(range(len(classes)))
+    elif same:
+        same = bool((np.array(classes)[chances.argmax(axis=1)] == model.first_output(seen)).mean() >= _LEAST_AGREEMENT)
+    if not same:
+        raise DataCorrupt(f"the classes {classes[:20]} are not those of the probabilities of {ONNX_FILE}")
 
 
 def _check_parameters(folder: Path, input_shape: tuple[int, ...]) -> list[str]:

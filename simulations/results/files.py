@@ -21,6 +21,7 @@ from numpy import ndarray
 
 from protocols.budgets.accountant import accountant
 from protocols.installing import DISTRIBUTION
+from protocols.study.released_noise import noise_in
 from protocols.study.right_labels import doubtful, seldom_named
 from protocols.study.study import ADJACENCY, Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
@@ -178,7 +179,7 @@ def _record_votes(result: RunResult) -> Summary:
         "sums": 1 + sums.residuals,
         "second_sums": sum(seed.labelling.again is not None for seed in result.seeds),
         "protected_units": sums.population,
-        "noise_in_votes": sums.sigma,
+        "noise_in_votes": noise_in(result.study, voted=int((result.seeds[0].labelling.spent > 0).sum())),
         "pool_records_labelled": 0 if soft is None else len(soft.probabilities),
         "reliability_mean": None if soft is None else float(soft.reliability.mean()),
     }

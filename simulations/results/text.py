@@ -20,6 +20,7 @@ from protocols.claims.coverage import often_asked
 from protocols.claims.who_sees import not_protected_from
 from protocols.plural import at_most, counted
 from protocols.study.protection import protection_of
+from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
 from runtime.board import percent
@@ -446,7 +447,7 @@ _WORDS: dict[type[Votes], _Words] = {
         voters=_record_votes,
         mechanism=lambda study: (
             f"the sum of all votes for each {'feature' if unit_sums(study).signed else 'query'} and class, with "
-            f"Gaussian noise of {study.mechanism.label_sigma:.4g} votes: the least that every budget affords"
+            f"Gaussian noise of {noise_in(study):.4g} votes: the least that every budget affords"
             + ("; and as much of how far labels are from what it says" if unit_sums(study).residuals else "")
         ),
         end=lambda study: f"when every record has been asked {often_asked(unit_sums(study).residuals)}",

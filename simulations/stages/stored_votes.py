@@ -162,7 +162,7 @@ class RecordSums:
 StoredVotes = CastVotes | VoteCounts
 
 
-_MOST_CLASSES = 10_000
+MOST_CLASSES = 10_000
 _LARGEST_COUNT = 10_000_000
 
 
@@ -249,11 +249,11 @@ def _ids(path: str, array: ndarray, classes: int | None) -> tuple[CastVotes, int
             "or [parties, teachers, queries]"
         )
     votes = array if array.ndim == 3 else array[:, None, :]
-    found = max(2, int(votes.max()) + 1)
-    if found > _MOST_CLASSES:
-        raise InvalidInput(f"votes in {path} go to class {found - 1}; allowed: class ids below {_MOST_CLASSES}")
-    check_votes(votes, classes=found if classes is None else classes)
-    return CastVotes(found if classes is None else classes, votes), len(votes)
+    found = max(2, int(votes.max()) + 1) if classes is None else classes
+    if found > MOST_CLASSES:
+        raise InvalidInput(f"votes in {path} go to class {found - 1}; allowed: class ids below {MOST_CLASSES}")
+    check_votes(votes, classes=found)
+    return CastVotes(found, votes), len(votes)
 
 
 def _load(path: Path, *, key: str | None = None) -> ndarray:

@@ -61,6 +61,18 @@ def test_patients_of_two_parties_with_one_number_are_two_units():
     assert not np.array_equal(found.sums, by_records().sums)
 
 
+def test_patients_whose_numbers_float64_does_not_hold_stay_apart():
+    small = [np.arange(len(each)) // 2 for each in LABELS]
+    found, wanted = (by_records(unit="patient", patients=each) for each in ([2**60 + of for of in small], small))
+    np.testing.assert_array_equal(found.sums, wanted.sums)
+    with pytest.raises(conclave.InvalidInput, match="allowed: from"):
+        by_records(unit="patient", patients=[2.0**60 + of for of in small])
+
+
+def test_the_noise_is_that_of_what_is_released():
+    assert by_records(confidentiality="two_server").noise == pytest.approx(2**0.5 * by_records().noise)
+
+
 def test_features_are_chosen_for_the_budgets_that_are_given_also_of_a_single_party():
     rows, pool = RNG.normal(size=(1600, 12)), RNG.normal(size=(600, 12))
     given = {"records": [rows], "labels": [(rows[:, :3].sum(axis=1) > 0).astype(int)], "pool": pool, "truth": None}
@@ -93,6 +105,9 @@ def test_with_uniform_weights_every_party_spends_what_the_smallest_budget_afford
         ({"epsilon": [1.0, 2.0]}, "one for each of 3 parties"),
         ({"sigma": 3.0}, "sigma has no effect where records vote"),
         ({"record_queries": "clusters:1"}, "1 queries are asked for"),
+        ({"patients": LABELS}, "allowed with unit 'patient' only"),
+        ({"labels": [LABELS[0] * 10**7, *LABELS[1:]]}, "allowed: up to 10000"),
+        ({"records": [np.ma.masked_greater(RECORDS[0], 0), *RECORDS[1:]]}, "masked values"),
     ],
 )
 def test_what_cannot_vote_is_refused(more, words):

@@ -140,6 +140,17 @@ def test_a_student_that_predicts_otherwise_is_found_with_the_pool_and_not_checke
     assert "student" in failed(altered, authority, labelled.pool)
 
 
+@pytest.mark.parametrize(("name", "value"), [("classes", [1, 0]), ("classes", [0]), ("predicted", ["27", "9"])])
+def test_figures_of_a_student_are_held_to_its_file(releases, tmp_path, name, value):
+    consortium, made, authority = releases
+    labelled, folder = made("random_forest")
+    altered = shutil.copytree(folder, tmp_path / "altered")
+    figures = json.loads((folder / "student.json").read_text()) | {name: value}
+    (altered / "student.json").write_text(json.dumps(figures, indent=2) + "\n")
+    consortium.sign_again(altered)
+    assert "student" in failed(altered, authority, labelled.pool)
+
+
 def of_version(folder, consortium, version, *changes):
     """A release as another version made it, with these changes in the named files, signed again."""
     stated = json.loads((folder / "privacy.json").read_text())
