@@ -119,7 +119,7 @@ def label_by_records(
         raise InvalidInput(f"patients are given with unit {unit!r}; allowed with unit 'patient' only: leave them out")
     records = list(records)
     dataset = _dataset(records, labels, pool, patients=patients, classes=classes, truth=truth)
-    sizes = [len(each) for each in labels]
+    sizes = [np.asarray(each).size for each in labels]
     budgets = budgets_of(epsilon, delta, parties=len(sizes), names=names)
     chosen = experiment(**settings, votes_by="record", unit=unit, parties=len(sizes), student="none")
     shards = [[each] for each in np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])]
