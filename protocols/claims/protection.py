@@ -127,10 +127,10 @@ _VOTES: Final = {
     "record": VoteWords(
         once=True,
         units={
-            "record": "one record of one hospital, which votes once in the whole study",
-            "patient": "all records of one patient at one hospital, which together have at most one vote, once in the "
-            "whole study",
-            "party": "all data of one hospital, which together have at most one vote, once in the whole study",
+            "record": "one record of one hospital, which votes {times} in the whole study",
+            "patient": "all records of one patient at one hospital, which together have at most one vote, {times} in "
+            "the whole study",
+            "party": "all data of one hospital, which together have at most one vote, {times} in the whole study",
         },
         views={"histogram": "the noisy sums of all records' votes, and everything made from them"},
         more_of_record=(_ONE_RECORD, _ONE_RECORD),
@@ -359,7 +359,8 @@ class Protection:
     @property
     def unit_in_words(self) -> str:
         """Whose data one epsilon protects."""
-        return (self.said.of_pooled if self.pooled and self.unit == "record" else "") or self.said.units[self.unit]
+        of_pooled = self.said.of_pooled if self.pooled and self.unit == "record" else ""
+        return of_pooled or self.said.units[self.unit].format(times="twice" if self.residuals else "once")
 
     @property
     def view_in_words(self) -> str:

@@ -16,6 +16,7 @@ from simulations.commands.folder import check_new
 from simulations.commands.plan import chosen_votes, print_plan
 from simulations.exits import EXIT_CODES_OF_RUN, Interrupted
 from simulations.options import (
+    USUAL_VOTES,
     check_idle_analyses,
     given_settings,
     host_from,
@@ -139,13 +140,15 @@ def _out(flags: Flags, settings: Experiment, study: Study, started_from: dict[st
 
 
 def _resumed(flags: Flags) -> Experiment:
-    """The settings of the run in --out; given flags must agree with them."""
+    """The settings of the run in --out; given flags must agree with them. "usual" is what was chosen at its start."""
     from simulations.setup.experiment import read_config, setting
 
     if not flags["out"]:
         raise InvalidInput("--resume needs --out, the folder of the run to continue")
     stored = read_config(Path(flags["out"]) / "config.toml")
     for key, value in {**worded_settings(flags), **given_settings(flags)}.items():
+        if key in ("student", "votes_by") and value == USUAL_VOTES:
+            continue
         # Each alone: the combination was checked when the run was started.
         before = stored.values.get(key)
         if before is None or setting(key, value) != setting(key, before):

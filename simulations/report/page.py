@@ -332,8 +332,10 @@ def _lead_of_records(result: RunResult, figures: Summary, parties: str) -> str:
     how = "gave its own label to its public features" if figures["record_votes"]["graded"] else (
         "voted with its own label in the public queries that it is nearest to"
     )  # fmt: skip
+    who = f"of {parties}" if figures["evaluation"] is None else f"of {parties} that does not judge the model"
+    times = "twice" if figures["record_votes"]["second_sums"] else "once"
     return (
-        f"Every private record of {parties} {how}, once in the whole study. A coordinator added up the votes with "
+        f"Every private record {who} {how}, {times} in the whole study. A coordinator added up the votes with "
         f"noise. What came out labels the public records, {_LEARNS.get(str(result.settings.student), _LEARNS[''])}."
     )
 

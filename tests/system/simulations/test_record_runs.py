@@ -66,6 +66,7 @@ def test_a_run_labels_the_pool_charges_every_budget_whole_and_says_all_of_it_in_
     )
     assert f"{votes['queries']} public features" in page
     assert "once in the whole study" in page
+    assert run("--budgets", "1:0.4,2:0.6", "--seeds", "0-1", "--student", "usual", "--resume") == summary
     # Both are parts of one table, split at random.
     assert not any("unlike" in each for each in summary["warnings"])
     assert not re.search("[Tt]eachers(?!_)|reach the threshold|[Aa]bstention", page.replace("no teachers:", ""))

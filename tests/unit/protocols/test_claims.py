@@ -56,13 +56,15 @@ ALL = [
 ]
 
 OF_RECORDS = [
-    replace(study_of(level, view="histogram"), unit=unit, votes="record")
-    for level, unit in product(("clear", "secure_sum", "two_server"), ("record", "patient", "party"))
+    replace(study_of(level, view="histogram"), unit=unit, votes="record", residuals=residuals)
+    for level, unit, residuals in product(
+        ("clear", "secure_sum", "two_server"), ("record", "patient", "party"), (False, True)
+    )
 ]
 
 
 def name_of(study):
-    more = ["secret"] * study.secret + ["pooled"] * study.pooled
+    more = ["secret"] * study.secret + ["pooled"] * study.pooled + ["twice"] * study.residuals
     return "-".join([study.level, study.unit, study.view, *more])
 
 
@@ -190,7 +192,7 @@ def test_where_records_vote_nothing_is_said_of_teachers_abstentions_or_a_label_t
         with subtests.test(name_of(study)):
             said = said_of(study)
             assert not re.search("teacher|refused,|which queries|every vote in|flip labels", said)
-            assert "once in the whole study" in said
+            assert ("twice" if study.residuals else "once") + " in the whole study" in said
             assert ("all records of one patient at one hospital" in said) == (study.unit == "patient")
             assert ("A patient with several records is not covered" in said) == (study.unit == "record")
             assert ("all data of one hospital" in said) == (study.unit == "party")
