@@ -103,4 +103,5 @@ def open_ledger(path: Path, happened: Callable[[], int]) -> Ledger:
     ledger._database.execute("PRAGMA synchronous = OFF")
     disk = Disk(ledger._database, happened)
     ledger._database = ledger.log._database = ledger._transaction._database = disk
+    ledger._rows.__self__.connection = disk
     return ledger

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 def test_each_gate_hands_out_folders(pytestconfig, monkeypatch):
     (settings,) = [each for each in pytestconfig.pluginmanager.get_plugins() if hasattr(each, "_ByFolder")]
     scope = settings._ByFolder._split_scope
-    assert scope(None, "tests/unit/a/test_b.py::test_c[docs/d.md]") == scope(None, "tests/unit/a/test_e.py::test_f")
+    assert scope(None, "tests/unit/a/test_b.py::test_c[d/e.md]") == scope(None, "tests/unit/a/test_e.py::test_f")
     assert scope(None, "tests/unit/a/test_b.py::test_c") != scope(None, "tests/unit/test_b.py::test_c")
     made = []
     monkeypatch.setattr(settings, "_ByFolder", lambda *given: made.append(given))
