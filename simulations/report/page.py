@@ -329,9 +329,8 @@ def _lead(result: RunResult, figures: Summary) -> str:
 
 
 def _lead_of_records(result: RunResult, figures: Summary, parties: str) -> str:
-    how = "gave its own label to its public features" if figures["record_votes"]["graded"] else (
-        "voted with its own label in the public queries that it is nearest to"
-    )  # fmt: skip
+    nearest = "voted with its own label in the public queries that it is nearest to"
+    how = "gave its own label to its public features" if figures["record_votes"]["graded"] else nearest
     who = f"of {parties}" if figures["evaluation"] is None else f"of {parties} that does not judge the model"
     times = "twice" if figures["record_votes"]["second_sums"] else "once"
     return (
