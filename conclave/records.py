@@ -223,8 +223,9 @@ def _whole(called: str, value: ArrayLike, records: int) -> Int64[ndarray, " reco
     if array.shape != (records,) or (array != np.rint(array)).any():
         raise InvalidInput(f"{called} has shape {array.shape}; allowed: a whole number for each of {records} records")
     most = 2**63 if array.dtype.kind in "iu" else 2**53
-    if records and not -most <= min(found := array.tolist()) <= max(found) < most:
-        raise InvalidInput(f"{called} goes from {min(found):g} to {max(found):g}; allowed: from {-most} to {most - 1}")
+    low, high = (array.min().item(), array.max().item()) if records else (0, 0)
+    if not -most <= low <= high < most:
+        raise InvalidInput(f"{called} goes from {low:g} to {high:g}; allowed: from {-most} to {most - 1}")
     return array.astype(np.int64)
 
 
