@@ -35,8 +35,8 @@ from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_stu
 from protocols.study.released_noise import noise_of_mean
 from protocols.study.study import Study
 from protocols.sums.blocks import NORM_STEPS, Blocks
-from simulations import datasets
-from simulations.datasets.dataset import Dataset, DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest, as_published
+from simulations.datasets.published_images import load_mnist
 from simulations.setup.budgets import parse_budgets
 from simulations.stages.inputs import Host
 from simulations.stages.record_cells import RecordCells
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, required=True)
     asked = parser.parse_args()
     host = Host(data_dir=asked.data_dir, cache_dir=asked.cache_dir, engine="in_process", workers=1)
-    data = datasets.load("mnist", DatasetRequest(data_dir=asked.data_dir, seed=0))
+    data = load_mnist(DatasetRequest(data_dir=asked.data_dir, seed=0), as_published)
     epsilons = sorted(map(float, asked.epsilons.split(",")))
     for seed in map(int, asked.seeds.split(",")):
         half = Half(data, seed)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,13 +56,13 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, metavar="FILE.csv", help="where rows are appended [nowhere]")
     asked = parser.parse_args()
     sizes = {"private_size": asked.private_size, "public_size": asked.public_size, "test_size": asked.test_size}
-    data = datasets.load(asked.dataset, DatasetRequest(data_dir=asked.data_dir, seed=0, **sizes))
     drawn = {}
     for seed in range(asked.seeds):
-        began, each = time.perf_counter(), _drawn_anew(data, seed)
-        features = features_for(each.public_inputs, asked.features, seed=seed)
-        queries = cluster_queries(each.public_inputs, features, queries=asked.queries, seed=seed)
-        drawn[seed] = each, queries, said(queries, data.private_inputs, data.private_labels, classes=data.classes)
+        began = time.perf_counter()
+        data = datasets.load(asked.dataset, DatasetRequest(data_dir=asked.data_dir, seed=seed, **sizes))
+        features = features_for(data.public_inputs, asked.features, seed=seed)
+        queries = cluster_queries(data.public_inputs, features, queries=asked.queries, seed=seed)
+        drawn[seed] = data, queries, said(queries, data.private_inputs, data.private_labels, classes=data.classes)
         print(f"seed {seed}: {queries.rows} queries in {features.width} features: {_since(began)}", flush=True)
     settings = [(f"epsilon {each}", each, "uniform") for each in asked.epsilons.split(",")]
     if asked.budgets:
@@ -82,18 +81,6 @@ def main() -> None:
         for name, values in zip(("labels of the pool", f"student {asked.student}"), np.array(rows).T, strict=False):
             mean, half = mean_and_interval(values)
             print(f"  {name:20} {mean:.4f}" + (f" +- {half:.4f}" if half is not None else ""), flush=True)
-
-
-def _drawn_anew(data: Dataset, seed: int) -> Dataset:
-    """The data set with its pool and its test records drawn anew from both, so that an interval covers them, too."""
-    inputs = np.concatenate([data.public_inputs, data.test_inputs])
-    labels = np.concatenate([data.public_labels, data.test_labels])
-    order, pool = np.random.default_rng(seed).permutation(len(labels)), len(data.public_labels)
-    public, test = order[:pool], order[pool:]
-    return replace(
-        data, public_inputs=inputs[public], public_labels=labels[public], test_inputs=inputs[test],
-        test_labels=labels[test],
-    )  # fmt: skip
 
 
 def _one(

@@ -21,9 +21,10 @@ import numpy as np
 from benchmarks.linear import Fit, adassp, dp_sgd
 from benchmarks.mnist_halves import DELTA, Half, graded_queries, of_graded
 from protocols.sums.blocks import NORM_STEPS
-from simulations import datasets
-from simulations.datasets.dataset import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest, as_published
+from simulations.datasets.published_images import load_fashion_mnist, load_mnist
 
+_SETS: Final = {"fashion_mnist": load_fashion_mnist, "mnist": load_mnist}
 _CURATORS: Final[dict[str, Fit]] = {"dp_sgd": dp_sgd, "adassp": adassp}
 _METHODS: Final = ("labels of the pool", "graded_votes", "graded_twice", *_CURATORS)
 
@@ -32,13 +33,13 @@ def main() -> None:
     """Prints and keeps the rows of each seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--dataset", choices=("fashion_mnist", "mnist"), default="fashion_mnist")
+    parser.add_argument("--dataset", choices=_SETS, default="fashion_mnist")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--epsilons", default="0.5")
     parser.add_argument("--parties", type=int, default=250)
     parser.add_argument("--rows", type=Path, required=True)
     asked = parser.parse_args()
-    data = datasets.load(asked.dataset, DatasetRequest(data_dir=asked.data_dir, seed=0))
+    data = _SETS[asked.dataset](DatasetRequest(data_dir=asked.data_dir, seed=0), as_published)
     for seed in map(int, asked.seeds.split(",")):
         half = Half(data, seed)
         for column, epsilon in enumerate(map(float, asked.epsilons.split(",")), 2):

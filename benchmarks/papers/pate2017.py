@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any  # rows of a JSON file
 
@@ -12,7 +12,14 @@ from numpy import ndarray
 
 from benchmarks.moments2017 import total_log_moments
 from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
-from benchmarks.papers.students import counts_of, ensemble_votes, released, student_accuracy, without_privacy
+from benchmarks.papers.students import (
+    asked_first,
+    counts_of,
+    ensemble_votes,
+    released,
+    student_accuracy,
+    without_privacy,
+)
 from benchmarks.papers.votes import (
     DATA_DEPENDENT_MEANS,
     NO_VOTES,
@@ -23,10 +30,9 @@ from benchmarks.papers.votes import (
     worst_case,
 )
 from protocols.mechanisms.lnmax import LNMax
-from protocols.votes import ABSTAIN
-from simulations import datasets
-from simulations.datasets.dataset import Dataset, DatasetRequest
-from simulations.datasets.published_tables import by_patient, encounters
+from simulations.datasets.dataset import Dataset, DatasetRequest, Order, as_published
+from simulations.datasets.published_images import load_mnist
+from simulations.datasets.published_tables import adult, by_patient, encounters
 from simulations.datasets.sources import published
 
 NAME = "pate2017"
@@ -90,10 +96,16 @@ def paper() -> Paper:
                 "appendix-c",
                 "Random forests: 250 teachers of 100 trees, and a student of 500 labels",
                 (
-                    Part("Adult", partial(_adult, printed["appendix_c"]["Adult"]), (published("adult").source,)),
+                    Part(
+                        "Adult",
+                        partial(_forests, printed["appendix_c"]["Adult"], adult, row="Adult", why=_ADULT),
+                        (published("adult").source,),
+                    ),
                     Part(
                         "Diabetes",
-                        partial(_diabetes, printed["appendix_c"]["Diabetes"]),
+                        partial(
+                            _forests, printed["appendix_c"]["Diabetes"], _readmissions, row="Diabetes", other=_DIABETES
+                        ),
                         (published("diabetes130").source,),
                     ),
                 ),
@@ -106,12 +118,12 @@ def _row(row: dict[str, Any]) -> str:
     return f"{row['dataset']}, {row['queries']:,} queries"
 
 
-def _mnist(task: Task) -> Dataset:
-    return datasets.load("mnist", DatasetRequest(seed=0, data_dir=task.host.data_dir))
+def _mnist(task: Task, order: Order, seed: int = 0) -> Dataset:
+    return load_mnist(DatasetRequest(seed=seed, data_dir=task.host.data_dir), order)
 
 
 def _labels(printed: dict[str, Any], task: Task) -> Sequence[Cell]:
-    counts, truth = published_counts(task, "MNIST"), _mnist(task).public_labels
+    counts, truth = published_counts(task, "MNIST"), _mnist(task, as_published).public_labels
     top = np.sort(counts, axis=1)
     queries = np.arange(len(truth))
 
@@ -162,11 +174,12 @@ def _figure_4(row: dict[str, Any], task: Task) -> Sequence[Cell]:
 
 
 def _student(row: dict[str, Any], task: Task) -> Sequence[Cell]:
-    """The labels are those that the authors published, where they did; otherwise each seed draws its noise."""
+    """The labels are those that the authors published, where they did; otherwise each seed draws its noise. Each draws
+    the unlabelled and the test images."""
     cell = partial(Cell, row=_row(row), figure="student", unit="percent", printed=points(row["student"]))
     if row["dataset"] != "MNIST":
         return [cell(ours=None, why=NO_VOTES)]
-    counts, dataset, asked = published_counts(task, "MNIST"), _mnist(task), _asked(row, task)
+    counts, asked = published_counts(task, "MNIST"), _asked(row, task)
     accuracies = []
     for seed in task.seeds:
         drawn = (
@@ -174,9 +187,8 @@ def _student(row: dict[str, Any], task: Task) -> Sequence[Cell]:
             if row["queries"] == _PUBLISHED
             else released(LNMax(gamma=_GAMMA), counts, seed=seed)
         )
-        labels = np.full(len(counts), ABSTAIN, dtype=np.int64)
-        labels[asked] = drawn[asked]
-        accuracies.append(student_accuracy(task, dataset, labels, kind=_STUDENT, seed=seed))
+        dataset = _mnist(task, asked_first(asked), seed)
+        accuracies.append(student_accuracy(task, dataset, drawn[asked], kind=_STUDENT, seed=seed))
     return [cell(means=_STUDENT_MEANS, why="another kind of student", **over_seeds(accuracies))]
 
 
@@ -187,26 +199,9 @@ def _asked(row: dict[str, Any], task: Task) -> Int64[ndarray, " asked"]:
     return np.arange(row["queries"])
 
 
-def _adult(printed: dict[str, Any], task: Task) -> Sequence[Cell]:
-    """Each seed cuts the training set anew. The rest of the test set, as in the paper, is left out."""
-    dataset = datasets.load(
-        "adult",
-        DatasetRequest(seed=0, data_dir=task.host.data_dir, public_size=printed["queries"], test_size=printed["test"]),
-    )
-    return _forests(printed, dataset, task, row="Adult", why=_ADULT)
-
-
-def _diabetes(printed: dict[str, Any], task: Task) -> Sequence[Cell]:
-    """Readmission within 30 days, both classes equally frequent, as the paper says; patients are never split."""
-    request = DatasetRequest(
-        seed=0, data_dir=task.host.data_dir, public_size=printed["queries"], test_size=printed["test"]
-    )
-    return _forests(printed, _readmissions(request), task, row="Diabetes", other=_DIABETES)
-
-
 def _readmissions(request: DatasetRequest) -> Dataset:
     """Rows as `diabetes130`, label 1 for a patient who came back within 30 days; as many rows, drawn from the seed, of
-    those who did not. The public and test sizes must be given.
+    those who did not, as both classes are equally frequent in the paper. The public and test sizes must be given.
     """
     about = published("diabetes130", task="diabetes130 readmissions")
     table = encounters(about, request.data_dir)
@@ -223,12 +218,15 @@ def _readmissions(request: DatasetRequest) -> Dataset:
 
 
 def _forests(
-    printed: dict[str, Any], dataset: Dataset, task: Task, *, row: str, why: str = "", other: str = ""
+    printed: dict[str, Any], load: Callable[..., Dataset], task: Task, *, row: str, why: str = "", other: str = ""
 ) -> list[Cell]:
-    """250 random forests, the labels of all public queries, a student, and a forest of all records."""
+    """250 random forests, the labels of all public queries, a student, and a forest of all records; each seed draws
+    the data anew."""
     mechanism, delta = LNMax(gamma=_GAMMA), printed["delta"]
     epsilons, labelled, students, pooled = [], [], [], []
+    sizes = {"public_size": printed["queries"], "test_size": printed["test"]}
     for seed in task.seeds:
+        dataset = load(DatasetRequest(seed=seed, data_dir=task.host.data_dir, **sizes))
         votes = ensemble_votes(task, dataset, teachers=250, kind="random_forest", seed=seed)
         counts = counts_of(votes, classes=dataset.classes)
         labels = released(mechanism, counts, seed=seed)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final  # Any: rows of a JSON file
 
+import numpy as np
+
 from benchmarks.papers.glyph_like import Size, glyph_like
 from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
-from benchmarks.papers.students import released, student_accuracy
+from benchmarks.papers.students import asked_first, released, student_accuracy
 from benchmarks.papers.votes import (
     DATA_DEPENDENT_MEANS,
     NO_VOTES,
@@ -22,8 +24,9 @@ from benchmarks.papers.votes import (
 from benchmarks.sanitised import corrected_cost, understated_published_cost
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research.data_dependent import answer_probability
-from simulations import datasets
-from simulations.datasets.dataset import DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest, Order
+from simulations.datasets.published_images import load_mnist
+from simulations.datasets.published_tables import adult
 from simulations.datasets.sources import DataSource, published
 
 NAME = "pate2018"
@@ -37,8 +40,10 @@ _OF_PRINTED = "not our epsilon: the printed one, and the release's cost as it is
 
 @dataclass(frozen=True)
 class _Student:
-    """kind: as the table of students names it; public, test: sizes of the pool and of the test part."""
+    """kind: as the table of students names it; public, test: sizes of the pool and of the test part, which are drawn
+    from what was not asked about."""
 
+    load: Callable[[DatasetRequest, Order], Dataset]
     kind: str
     source: DataSource
     public: int
@@ -49,13 +54,13 @@ class _Student:
 
 _STUDENTS: Final = {
     "MNIST": _Student(
-        "vat", published("mnist").source, 9000, 1000,
+        load_mnist, "vat", published("mnist").source, 9000, 1000,
         "virtual adversarial training, as in the paper, of a smaller network",
         "a smaller network",
     ),
     "Adult": _Student(
-        "random_forest", published("adult").source, 4999, 11282,
-        "a random forest, tested on the last 11,282 rows of adult.test",
+        adult, "random_forest", published("adult").source, 4999, 11282,
+        "a random forest, tested on 11,282 rows of adult.test",
         "the paper does not say which part of adult.test it learns from",
     ),
 }  # fmt: skip
@@ -139,14 +144,14 @@ def _student(row: dict[str, Any], task: Task) -> Sequence[Cell]:
     if student is None:
         return [cell(figure="student", printed=printed, ours=None, why=NO_VOTES)]
     counts = published_counts(task, row["dataset"])[: row["queries"]]
-    dataset = datasets.load(
-        row["dataset"].lower(),
-        DatasetRequest(seed=0, data_dir=task.host.data_dir, public_size=student.public, test_size=student.test),
-    )
-    truth = dataset.public_labels[: row["queries"]]
     right, learnt = [], []
     for seed in task.seeds:
+        dataset = student.load(
+            DatasetRequest(seed=seed, data_dir=task.host.data_dir, public_size=student.public, test_size=student.test),
+            asked_first(np.arange(len(counts))),
+        )
         labels = released(_mechanism(row), counts, seed=seed)
+        truth = dataset.public_labels[: len(labels)]
         answered = labels >= 0
         right.append(100 * float((labels == truth)[answered].mean()))
         learnt.append(student_accuracy(task, dataset, labels, kind=student.kind, seed=seed))

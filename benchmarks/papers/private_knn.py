@@ -19,8 +19,8 @@ from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import said
-from simulations import datasets
-from simulations.datasets.dataset import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest, as_published
+from simulations.datasets.published_images import load_mnist
 from simulations.datasets.sources import published
 from simulations.setup.budgets import parse_budgets
 from simulations.stages.inputs import Host
@@ -127,7 +127,7 @@ def _split(host: Host) -> _Split:
     from coordinator.queries.choice import cluster_queries
     from coordinator.queries.features import features_for
 
-    data = datasets.load("mnist", DatasetRequest(seed=0, data_dir=host.data_dir))
+    data = load_mnist(DatasetRequest(seed=0, data_dir=host.data_dir), as_published)
     images = np.concatenate([data.public_inputs, data.test_inputs])
     labels = np.concatenate([data.public_labels, data.test_labels])
     pool, test = np.split(simulation_rng(0, "pool").permutation(len(images)), [_POOL])

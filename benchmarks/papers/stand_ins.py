@@ -28,8 +28,9 @@ from protocols.array_files import array_bytes
 from protocols.crypto.randomness import simulation_rng
 from protocols.votes import count_votes
 from runtime.files import write_atomically
-from simulations import datasets
-from simulations.datasets.dataset import DatasetRequest, content_digest
+from simulations.datasets.dataset import DatasetRequest, as_published, content_digest
+from simulations.datasets.published_images import load_mnist
+from simulations.datasets.published_tables import adult as adult_people
 from simulations.setup.budgets import deal_budgets
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
@@ -132,7 +133,7 @@ def mnist(host: Host) -> Pool:
     """60,000 private images, the first 9,000 of the test set public, its last 1,000 for students."""
     from coordinator.queries.features import features_for
 
-    data = datasets.load("mnist", DatasetRequest(seed=_ENSEMBLE_SEED, data_dir=host.data_dir))
+    data = load_mnist(DatasetRequest(seed=_ENSEMBLE_SEED, data_dir=host.data_dir), as_published)
     features = features_for(data.public_inputs, "auto", seed=_ENSEMBLE_SEED)
     seen = encoded_dataset(data, lambda: features, named=features.digest, cache_dir=host.cache_dir)
     return Pool(
@@ -144,7 +145,7 @@ def mnist(host: Host) -> Pool:
 @lru_cache(maxsize=1)
 def adult(host: Host, *, private: int, public: int, test: int) -> Pool:
     """So many of the 48,842 people, drawn at random, as the paper draws from those whose record is complete."""
-    data = datasets.load("adult", DatasetRequest(seed=_ENSEMBLE_SEED, data_dir=host.data_dir))
+    data = adult_people(DatasetRequest(seed=_ENSEMBLE_SEED, data_dir=host.data_dir), as_published)
     inputs = np.concatenate([data.private_inputs, data.public_inputs, data.test_inputs])
     labels = np.concatenate([data.private_labels, data.public_labels, data.test_labels])
     rows = simulation_rng(_ENSEMBLE_SEED, "adult").permutation(len(inputs))[: private + public + test]

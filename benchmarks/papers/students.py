@@ -39,7 +39,7 @@ from protocols.noise import check_sigma, simulated
 from protocols.research.data_dependent import answer_probability, each_label_rdp
 from protocols.votes import count_votes
 from runtime.files import write_atomically
-from simulations.datasets.dataset import Dataset, content_digest, largest_remainder
+from simulations.datasets.dataset import Dataset, DatasetRequest, Order, content_digest, drawn, largest_remainder
 from simulations.engines import open_engine
 from simulations.setup.budgets import duplicates
 from simulations.setup.partition import parse_partition, partition
@@ -122,6 +122,17 @@ def released(
 ) -> Int64[ndarray, " queries"]:
     """The labels of the mechanism with the noise of a seed, ABSTAIN where it gave none. Nothing is charged."""
     return mechanism.labels(counts, simulated(simulation_rng(seed, "noise")), view="label")
+
+
+def asked_first(asked: Int64[ndarray, " asked"]) -> Order:
+    """An order in which these rows of a test set, on which votes are published, come first, and the seed draws the
+    others, pool and test part."""
+
+    def order(rows: int, request: DatasetRequest) -> Int64[ndarray, " rows"]:
+        others = np.setdiff1d(np.arange(rows), asked)
+        return np.concatenate([asked, others[drawn(len(others), request)]])
+
+    return order
 
 
 def student_accuracy(

@@ -44,7 +44,7 @@ _NOT_HERE = {
 @dataclass(frozen=True)
 class Comparison:
     """What is compared. Each seed draws the split, the parties, the teachers, the noise and the student anew, but
-    no pool or test part that a data set has of its own, as adult has.
+    no test part that a data set has of its own, as pneumoniamnist has.
 
     features: what linear models see of images, and what records are compared by (coordinator.queries.features).
     """

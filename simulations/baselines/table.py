@@ -53,7 +53,7 @@ _COLUMNS = (
 FEWEST_SEEDS = 3
 COVERED = (
     "95 % confidence intervals: Student's t over seeds, each of which draws the split, the parties, the teachers, the "
-    "noise and the student anew. The pool and the test part that a data set has of its own are not drawn. "
+    "noise and the student anew. A test part that a data set has of its own is not drawn. "
     "A mean of fewer than three seeds has none."
 )
 

@@ -29,7 +29,7 @@ def baselines_flags(**flags: Any) -> None:
     """Compare methods on the same records at equal epsilon: PATE, private training, parties alone, pooled data.
 
     Every method is scored on the same test records. Each of --seeds draws split, parties, teachers and noise
-    anew, but no pool or test part that a data set has of its own, as adult has.
+    anew, but no test part that a data set has of its own, as pneumoniamnist has.
     Linear models see features of images, made of the public pool, by which records are compared, too (--features).
     Without --student, students are those of a run, and logistic regressions where few labels were released.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -147,21 +147,36 @@ def subset(available: int, size: int | None, name: str, rng: np.random.Generator
     return np.sort(rng.choice(available, size=size, replace=False))
 
 
-def fixed_public_and_test(
-    available: int, public_size: int | None, test_size: int | None, defaults: tuple[int, int], name: str
+# How the rows of an official test set, so many, are ordered before they are cut into public and test records.
+Order = Callable[[int, DatasetRequest], Int64[ndarray, " rows"]]
+
+
+def drawn(rows: int, request: DatasetRequest) -> Int64[ndarray, " rows"]:
+    """An order that the request's seed draws, so that intervals over seeds cover the choice of both parts."""
+    return np.random.default_rng([request.seed, *b"public and test"]).permutation(rows)
+
+
+def as_published(rows: int, request: DatasetRequest) -> Int64[ndarray, " rows"]:
+    """The files' own order, for published votes on their first rows, and for who draws both parts by other rules."""
+    return np.arange(rows)
+
+
+def held_out(
+    available: int, order: Order, request: DatasetRequest, defaults: tuple[int, int], name: str
 ) -> tuple[Int64[ndarray, " public"], Int64[ndarray, " test"]]:
-    """Both parts of an official test set in its own order: the first rows are public, the last are test rows.
+    """Both parts of an official test set of so many rows: the first of the order are public, the last are test rows.
 
     Raises InvalidInput when they would overlap.
     """
-    test = defaults[1] if test_size is None else test_size
-    public = min(defaults[0], available - test) if public_size is None else public_size
+    test = defaults[1] if request.test_size is None else request.test_size
+    public = min(defaults[0], available - test) if request.public_size is None else request.public_size
     if public < 1 or public + test > available:
         raise InvalidInput(
             f"{name}: {public} public and {test} test records were asked for; allowed: at least 1 each and "
             f"at most {available} together"
         )
-    return np.arange(public), np.arange(available - test, available)
+    rows = order(available, request)
+    return rows[:public], rows[available - test :]
 
 
 def _spread(strata: Int64[ndarray, " units"], rng: np.random.Generator) -> ndarray:

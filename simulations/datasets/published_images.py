@@ -9,7 +9,7 @@ Yang et al., MedMNIST v2, Scientific Data 10:41, 2023; CC BY 4.0. The files name
 The data sets `fashion_mnist`, `svhn` and `cifar10`, each in the format in which it is published.
 
 Their rows are counted, in all and by class, and not hashed: no checksum of decoded content is published. Private: the
-training images; public and test: the first and the last test images, in file order.
+training images; public and test: the first and the last test images in the order, which is drawn unless asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt
 from runtime.checked_files import check_content, read_unpacked
-from simulations.datasets.dataset import Dataset, DatasetRequest, Split, cut, fixed_public_and_test, subset
+from simulations.datasets.dataset import Dataset, DatasetRequest, Order, Split, cut, drawn, held_out, subset
 from simulations.datasets.sources import DataSource, Published, find, published, read_npz, row_digests
 
 _NAMES: Final = (
@@ -203,9 +203,9 @@ _CIFAR_BATCHES: Final = tuple(f"data_batch_{number}.bin" for number in range(1, 
 _Part = tuple[UInt8[ndarray, "rows ..."], Int64[ndarray, " rows"]]
 
 
-def load_mnist(request: DatasetRequest) -> Dataset:
-    """70,000 digits f32 [N, 28, 28]. Private: the training set; public and test: the test set's first 9,000 and last
-    1,000 images (Papernot et al. 2017, section 4), all in file order, so that published votes line up.
+def load_mnist(request: DatasetRequest, order: Order = drawn) -> Dataset:
+    """70,000 digits f32 [N, 28, 28]. Private: the training set; public and test: 9,000 and 1,000 images of the test
+    set, the first and the last ones in the order (as published: Papernot et al. 2017, section 4).
 
     Raises DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
     """
@@ -214,36 +214,36 @@ def load_mnist(request: DatasetRequest) -> Dataset:
     check_content(path, row_digests(images, labels), about.checksums["train"], ordered=False)
     check_content(path, row_digests(test_images, test_labels), about.checksums["test"], ordered=True)
     parts = ((images, labels.astype(np.int64)), (test_images, test_labels.astype(np.int64)))
-    return _in_file_order(about, parts, request, rng=np.random.default_rng([request.seed, *b"mnist private"]))
+    return _official(about, parts, request, order, rng=np.random.default_rng([request.seed, *b"mnist private"]))
 
 
-def load_fashion_mnist(request: DatasetRequest) -> Dataset:
+def load_fashion_mnist(request: DatasetRequest, order: Order = drawn) -> Dataset:
     """70,000 grey garments f32 [N, 28, 28] of 10 classes; see `_counted`."""
     about = published("fashion_mnist")
     path, (images, labels, test_images, test_labels) = read_images(
         about.source, request.data_dir, archive="fashion_mnist.npz"
     )
     parts = ((images, labels.astype(np.int64)), (test_images, test_labels.astype(np.int64)))
-    return _counted(about, path, parts, request)
+    return _counted(about, path, parts, request, order)
 
 
-def load_svhn(request: DatasetRequest) -> Dataset:
+def load_svhn(request: DatasetRequest, order: Order = drawn) -> Dataset:
     """99,289 colour images f32 [N, 32, 32, 3] of house numbers, 10 classes; see `_counted`."""
     about = published("svhn")
     paths = [find(about.source, request.data_dir, [f"{part}_32x32.mat"]) for part in ("train", "test")]
-    return _counted(about, paths[0], (_read_svhn(paths[0]), _read_svhn(paths[1])), request)
+    return _counted(about, paths[0], (_read_svhn(paths[0]), _read_svhn(paths[1])), request, order)
 
 
-def load_cifar10(request: DatasetRequest) -> Dataset:
+def load_cifar10(request: DatasetRequest, order: Order = drawn) -> Dataset:
     """60,000 photographs f32 [N, 32, 32, 3] of 10 classes; see `_counted`. Only the binary version is read."""
     about = published("cifar10")
     train = [_read_cifar(find(about.source, request.data_dir, [name])) for name in _CIFAR_BATCHES]
     path = find(about.source, request.data_dir, ["test_batch.bin"])
     images, labels = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
-    return _counted(about, path, ((images, labels), _read_cifar(path)), request)
+    return _counted(about, path, ((images, labels), _read_cifar(path)), request, order)
 
 
-def _counted(what: Published, path: Path, parts: tuple[_Part, _Part], request: DatasetRequest) -> Dataset:
+def _counted(what: Published, path: Path, parts: tuple[_Part, _Part], request: DatasetRequest, order: Order) -> Dataset:
     """The data set of the published shapes and numbers of rows; each_class: of a class in both parts, None where they
     differ. Raises DataUnavailable, DataCorrupt for others, InvalidInput on sizes.
     """
@@ -257,17 +257,17 @@ def _counted(what: Published, path: Path, parts: tuple[_Part, _Part], request: D
                 f"the {('training', 'test')[at]} part; allowed: the published {[rows[at], *shape]}"
                 + ("" if each_class is None else f", {each_class[at]} of each class")
             )
-    return _in_file_order(what, parts, request, rng=np.random.default_rng([request.seed, *b"private"]))
+    return _official(what, parts, request, order, rng=np.random.default_rng([request.seed, *b"private"]))
 
 
-def _in_file_order(
-    what: Published, parts: tuple[_Part, _Part], request: DatasetRequest, *, rng: np.random.Generator
+def _official(
+    what: Published, parts: tuple[_Part, _Part], request: DatasetRequest, order: Order, *, rng: np.random.Generator
 ) -> Dataset:
     """Images in [0, 1]; private records are a uniform choice where fewer are asked for."""
     (images, labels), (test_images, test_labels) = parts
     private = subset(len(labels), request.private_size, what.name, rng)
     defaults = (what.sizes[0], what.sizes[1])
-    public, test = fixed_public_and_test(len(test_labels), request.public_size, request.test_size, defaults, what.name)
+    public, test = held_out(len(test_labels), order, request, defaults, what.name)
     scale = np.float32(1 / 255)
     return Dataset(
         name=what.name,

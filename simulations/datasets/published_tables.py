@@ -20,7 +20,7 @@ from protocols.study.findings import NOT_KNOWN
 from runtime.checked_files import check_content, line_digests, read_lines
 from runtime.shipped import heart_disease as hospitals
 from simulations.datasets.columns import encode_published
-from simulations.datasets.dataset import Dataset, DatasetRequest, Split, cut_as_asked, fixed_public_and_test, subset
+from simulations.datasets.dataset import Dataset, DatasetRequest, Order, Split, cut_as_asked, drawn, held_out, subset
 from simulations.datasets.sources import Published, data_folder, find, published
 
 ADULT_TEST_SIZE = 1_000  # the rest of adult.test is public
@@ -64,19 +64,17 @@ def _made(
     )
 
 
-def adult(request: DatasetRequest) -> Dataset:
+def adult(request: DatasetRequest, order: Order = drawn) -> Dataset:
     """48,842 people of the 1994 US census: label 1 for more than $50,000 a year. Private: adult.data; public and test:
-    the first and the last rows of adult.test in the file's own order, so that published votes on it line up.
+    the first and the last rows of adult.test in the order.
     """
     about = published("adult")
     train = _adult(about, "adult.data", request.data_dir, ordered=False)
-    held_out = _adult(about, "adult.test", request.data_dir, ordered=True)
+    others = _adult(about, "adult.test", request.data_dir, ordered=True)
     rng = np.random.default_rng([request.seed, *b"adult private"])
     private = subset(len(train), request.private_size, "adult", rng)
-    public, test = fixed_public_and_test(
-        len(held_out), request.public_size, request.test_size, (len(held_out), ADULT_TEST_SIZE), "adult"
-    )
-    table = pd.concat([train, held_out], ignore_index=True)
+    public, test = held_out(len(others), order, request, (len(others), ADULT_TEST_SIZE), "adult")
+    table = pd.concat([train, others], ignore_index=True)
     labels = table["income"].str.startswith(">50K").to_numpy(dtype=np.int64)
     return _made(table, labels, Split(private=private, public=public + len(train), test=test + len(train)), about)
 

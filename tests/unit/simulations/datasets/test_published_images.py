@@ -1,6 +1,7 @@
 """Fashion-MNIST, SVHN and CIFAR-10 as they are published, and what is refused."""
 
 import gzip
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy.io import savemat
 from protocols.errors import DataCorrupt
 from simulations import datasets
 from simulations.datasets import sources
-from simulations.datasets.dataset import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest, as_published, drawn
 from tests.harness.refusals import refuses
 
 TRAIN, TEST = 50, 20
@@ -61,14 +62,18 @@ def batch(images, labels):
 
 @pytest.mark.parametrize("name", ["fashion_mnist", "svhn", "cifar10"])
 @pytest.mark.usefixtures("few")
-def test_the_published_files_give_their_images_and_labels_in_file_order(tmp_path, name):
+def test_the_published_files_give_their_images_in_file_order_where_it_is_asked_for_and_else_as_drawn(tmp_path, name):
     train, test = write(tmp_path, name)
-    found = datasets.load(name, DatasetRequest(seed=0, data_dir=tmp_path, public_size=12, test_size=8))
+    request = DatasetRequest(seed=0, data_dir=tmp_path, public_size=12, test_size=8)
+    found = datasets.DATASETS[name](request, as_published)
     assert found.private_inputs == pytest.approx(train[0] / 255, abs=1e-6)
     assert (found.private_labels == train[1]).all()
     assert found.public_inputs == pytest.approx(test[0][:12] / 255, abs=1e-6)
     assert (found.test_labels == test[1][12:]).all()
     assert found.classes == 10
+    order = drawn(TEST, request)
+    assert datasets.load(name, request).test_inputs == pytest.approx(test[0][order[12:]] / 255, abs=1e-6)
+    assert sorted(order) == list(range(TEST)) != drawn(TEST, replace(request, seed=1)).tolist() != order.tolist()
 
 
 @pytest.mark.usefixtures("few")

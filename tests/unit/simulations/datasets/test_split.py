@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from simulations.datasets.dataset import cut, fixed_public_and_test
+from simulations.datasets.dataset import DatasetRequest, as_published, cut, held_out
 from tests.harness.refusals import refuses
 
 
@@ -63,9 +63,9 @@ def test_a_smaller_private_part_is_a_choice_and_a_larger_one_is_refused():
 
 
 def test_an_official_test_set_is_public_from_its_start_and_test_from_its_end():
-    public, test = fixed_public_and_test(10, None, None, (9, 3), "toy")
+    public, test = held_out(10, as_published, DatasetRequest(seed=0), (9, 3), "toy")
     assert (public.tolist(), test.tolist()) == (list(range(7)), [7, 8, 9])
-    public, test = fixed_public_and_test(10, 2, 1, (9, 3), "toy")
+    public, test = held_out(10, as_published, DatasetRequest(seed=0, public_size=2, test_size=1), (9, 3), "toy")
     assert (public.tolist(), test.tolist()) == ([0, 1], [9])
     with refuses(InvalidInput, 10):
-        fixed_public_and_test(10, 8, None, (9, 3), "toy")
+        held_out(10, as_published, DatasetRequest(seed=0, public_size=8), (9, 3), "toy")
