@@ -18,8 +18,15 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from conclave.accounting import accountants, epsilon_after, mechanisms, queries_afforded, rdp_curve
-    from conclave.curves import privacy_curve, privacy_loss_distribution
+    from conclave.accounting import (
+        accountants,
+        epsilon_after,
+        mechanisms,
+        privacy_curve,
+        privacy_loss_distribution,
+        queries_afforded,
+        rdp_curve,
+    )
     from conclave.labelling import Labels, Replay, label, replay
     from conclave.records import PoolLabels, label_by_records
     from conclave.released import predict
@@ -66,8 +73,8 @@ __all__ = [
 ]
 
 _NAMES: Final = {
-    "conclave.accounting": "accountants epsilon_after mechanisms queries_afforded rdp_curve",
-    "conclave.curves": "privacy_curve privacy_loss_distribution",
+    "conclave.accounting": "accountants epsilon_after mechanisms privacy_curve privacy_loss_distribution "
+    "queries_afforded rdp_curve",
     "conclave.labelling": "Labels Replay label replay",
     "conclave.records": "PoolLabels label_by_records",
     "conclave.released": "predict",

@@ -1,4 +1,4 @@
-"""Accounting alone: what queries cost and what budgets afford, without votes, data or a study.
+"""Accounting alone: what queries cost and what budgets afford, without votes, data or a study; delta as a curve.
 
 Every figure is data-independent, for adjacency replace-one. The protected unit enters as `sensitivity`: the votes that
 it moves in a query (a record's one vote times its weight; a party's teachers together).
@@ -6,7 +6,7 @@ it moves in a query (a record's one vote times its weight; a party's teachers to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -14,23 +14,14 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from conclave.arguments import check_whole, numbers
-from protocols.bounds.label_pairs import LabelPairs
 from protocols.bounds.rdp import RdpCurve, check_delta
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant, default_accountant
 from protocols.budgets.accountant import accountant as accountant_of
 from protocols.budgets.filter import PlannedQueries, budget_filters
+from protocols.budgets.privacy_curve import LARGEST, SPACING, PrivacyCurve, curve_of_queries
 from protocols.errors import InvalidInput
+from protocols.installing import install
 from protocols.mechanisms import MECHANISMS, Mechanism, Sensitivity, View, check_view
-
-
-@dataclass(frozen=True)
-class _Cost:
-    """The cost of a query, and the extra cost of answering it, at each order; [orders]."""
-
-    accountant: Accountant
-    ask: Float64[ndarray, " orders"]
-    answer: Float64[ndarray, " orders"]
-    pairs: LabelPairs | None
 
 
 def rdp_curve(
@@ -50,10 +41,11 @@ def rdp_curve(
     >>> round(epsilon, 3), order
     (4.164, 5.8267)
     """
-    cost = _cost(mechanism, view=view, sensitivity=sensitivity, classes=classes, name=accountant, noise=noise)
-    if np.isnan(cost.accountant.orders).any():
-        raise InvalidInput(f"accountant is {cost.accountant.name!r}, which has no Renyi orders; allowed: one that has")
-    return RdpCurve(cost.accountant.orders, cost.ask + cost.answer)
+    seen, made, account = charged_parts(mechanism, view=view, name=accountant, noise=noise)
+    if np.isnan(account.orders).any():
+        raise InvalidInput(f"accountant is {account.name!r}, which has no Renyi orders; allowed: one that has")
+    cost = account.query_cost(made, one_unit(sensitivity, made, classes=classes), view=seen, classes=classes)
+    return RdpCurve(account.orders, (cost.ask + cost.answer)[0])
 
 
 def epsilon_after(
@@ -89,14 +81,16 @@ def epsilon_after(
     if not (np.isfinite(asked).all() and (labels >= 0).all() and (labels <= asked).all()):
         raise InvalidInput(f"queries are {asked} and answered {labels}; allowed: 0 <= answered <= queries")
     check_delta(numbers("delta", delta))
-    cost = _cost(mechanism, view=view, sensitivity=sensitivity, classes=classes, name=accountant, noise=noise)
-    spend = asked[..., None] * cost.ask + labels[..., None] * cost.answer
-    orders = np.broadcast_to(cost.accountant.orders, spend.shape)
-    if cost.pairs is not None:
-        planned = PlannedQueries(cost.pairs, cost.ask[None, :], max(1, int(np.ceil(asked).max())))
+    seen, made, account = charged_parts(mechanism, view=view, name=accountant, noise=noise)
+    moved = one_unit(sensitivity, made, classes=classes)
+    cost = account.query_cost(made, moved, view=seen, classes=classes)
+    spend = asked[..., None] * cost.ask[0] + labels[..., None] * cost.answer[0]
+    orders = np.broadcast_to(account.orders, spend.shape)
+    if (pairs := account.pairs(made, moved, view=seen, classes=classes)) is not None:
+        planned = PlannedQueries(pairs, cost.ask[:1], max(1, int(np.ceil(asked).max())))
         whole, same = np.ceil(asked).astype(np.int64).ravel(), np.zeros(asked.size, dtype=np.int64)
         return planned.of(same).epsilon(whole, np.full(asked.size, delta)).reshape(asked.shape)
-    each = cost.accountant.to_epsilon(spend.ravel(), orders.ravel(), np.full(spend.size, delta))
+    each = account.to_epsilon(spend.ravel(), orders.ravel(), np.full(spend.size, delta))
     return each.reshape(spend.shape).min(axis=-1)
 
 
@@ -137,7 +131,7 @@ def queries_afforded(
     check_whole("query_limit", query_limit, least=1)
     if not (np.isfinite(total_weight) and total_weight > 0):
         raise InvalidInput(f"total_weight is {total_weight}; allowed: a finite number of votes > 0")
-    seen, made, account = _parts(mechanism, view=view, name=accountant, noise=noise)
+    seen, made, account = charged_parts(mechanism, view=view, name=accountant, noise=noise)
     filters = budget_filters(
         accountant=account,
         mechanism=made,
@@ -151,6 +145,62 @@ def queries_afforded(
         answer_rate=answer_rate,
     )
     return filters.affordable(np.zeros(given[0].size, dtype=np.int64), limit=query_limit).reshape(given[0].shape)
+
+
+def privacy_curve(
+    mechanism: str,
+    *,
+    queries: int,
+    view: str,
+    sensitivity: float,
+    classes: int,
+    accountant: str | None = None,
+    **noise: float,
+) -> PrivacyCurve:
+    """delta as a function of epsilon for a number of queries that was fixed beforehand, all answered.
+
+    mechanism: a name of `mechanisms()`, with its noise as keywords, in votes; view: "label" or "histogram";
+    sensitivity: > 0, the votes that a unit moves; accountant: a name of `accountants()`, by default the tightest for
+    any number of votes. "exact_composition" is tighter, and proved only for a unit that moves one vote, of the weight
+    `sensitivity`. Noise is ideal; a study sets delta aside for rounded noise. Raises InvalidInput.
+
+    >>> import conclave
+    >>> curve = conclave.privacy_curve("gnmax", queries=100, sigma=40.0, view="label", sensitivity=1.0, classes=2,
+    ...                                accountant="exact_composition")
+    >>> round(curve.epsilon_at(1e-5), 2)
+    1.07
+    """
+    check_whole("queries", queries, least=1)
+    if not (np.isfinite(sensitivity) and sensitivity > 0):
+        raise InvalidInput(f"sensitivity is {sensitivity}; allowed: a finite number of votes > 0")
+    seen, made, account = charged_parts(mechanism, view=view, name=accountant, noise=noise)
+    moved = one_unit(sensitivity, made, classes=classes)
+    curve = curve_of_queries(account, made, moved, queries=queries, view=seen, classes=classes)
+    if curve.delta[-1] >= 1:
+        raise InvalidInput(
+            f"queries is {queries}; allowed: so few that at some epsilon up to {LARGEST:g} their delta is below 1"
+        )
+    return curve
+
+
+def privacy_loss_distribution(curve: PrivacyCurve) -> Any:  # dp_accounting, which is optional, has no stubs
+    """The curve as a `PrivacyLossDistribution` of dp_accounting, to be composed with others; it dominates the curve.
+
+    Needs the package dp-accounting. Raises InvalidInput without it.
+
+    >>> import conclave
+    >>> curve = conclave.privacy_curve("gnmax", queries=100, sigma=40.0, view="label", sensitivity=1.0, classes=2)
+    >>> loss = conclave.privacy_loss_distribution(curve)
+    >>> abs(loss.get_epsilon_for_delta(1e-5) - curve.epsilon_at(1e-5)) < 1e-3
+    True
+    """
+    try:
+        from dp_accounting.pld import pld_pmf
+        from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    except ModuleNotFoundError as missing:
+        raise InvalidInput(f"a privacy-loss distribution needs dp-accounting: {install('accounting')}") from missing
+    masses, unbounded = curve.losses()
+    return PrivacyLossDistribution(pld_pmf.create_pmf(masses, SPACING, unbounded, True))
 
 
 def mechanisms() -> tuple[str, ...]:
@@ -173,9 +223,10 @@ def accountants() -> tuple[str, ...]:
     return tuple(ACCOUNTANTS)
 
 
-def _parts(
+def charged_parts(
     mechanism: str, *, view: str, name: str | None, noise: dict[str, float]
 ) -> tuple[View, Mechanism, Accountant]:
+    """The view, the mechanism, and the accountant of this name, or the usual one. Raises InvalidInput."""
     seen = check_view(view)
     made = MECHANISMS[mechanism].build(view=seen, given=noise)
     account = default_accountant(made, seen) if name is None else accountant_of(name)
@@ -183,11 +234,6 @@ def _parts(
     return seen, made, account
 
 
-def _cost(
-    mechanism: str, *, view: str, sensitivity: float, classes: int, name: str | None, noise: dict[str, float]
-) -> _Cost:
-    seen, made, account = _parts(mechanism, view=view, name=name, noise=noise)
-    moved = Sensitivity.always(np.array([sensitivity], dtype=np.float64), delta_squared=made.squared_move(classes))
-    cost = account.query_cost(made, moved, view=seen, classes=classes)
-    pairs = account.pairs(made, moved, view=seen, classes=classes)
-    return _Cost(account, cost.ask[0], cost.answer[0], pairs)
+def one_unit(sensitivity: float, mechanism: Mechanism, *, classes: int) -> Sensitivity:
+    """What one unit moves; sensitivity: > 0, in votes."""
+    return Sensitivity.always(np.array([sensitivity], np.float64), delta_squared=mechanism.squared_move(classes))

@@ -42,8 +42,8 @@ class Labels:
     delta: their budgets; weight: of each party's vote; epsilon_guaranteed: what may be published, the cap at the order
     that was fixed beforehand; epsilon_spent: an operator's reading of the ledger, no guarantee; share_of_budget: in [0,
     1], of the cap; stop: why the study ended; accuracy: share of labels that are true, None where the truth is not
-    known; study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared), or
-    queries where their number was planned.
+    known; study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared), or queries where their
+    number was planned.
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -135,10 +135,10 @@ def label(
     votes: integers, class ids [parties, queries] or [parties, teachers, queries], -1 for an abstention; or floats, the
     votes for each class [queries, classes], each row with the same sum (then all parties weigh alike). epsilon > 0 and
     delta in (0, 1): a number, or one per party. unit: "record", or "party" for all of a party's data; view: what is
-    seen, "label" or "histogram". classes: by default what the votes show; truth: the true labels, for `accuracy` alone.
-    settings: any of `conclave-simulate run` that comes after the votes: mechanism, its noise (sigma=..., in votes),
-    accountant (one that charges), weights, individualization, stop, dropout, quorum, answer_rate, confidentiality,
-    units. A setting without effect is refused.
+    seen, "label" or "histogram". classes: by default what the votes show; truth: the true labels, for `accuracy` alone;
+    names: of the parties, by default party-0 and so on. settings: any of `conclave-simulate run` that comes after the
+    votes: mechanism, its noise (sigma=..., in votes), accountant (one that charges), weights, individualization, stop,
+    dropout, quorum, answer_rate, confidentiality, units. A setting without effect is refused.
 
     Raises InvalidInput, with the value and the allowed range, and BudgetExceeded where a budget affords no query.
 

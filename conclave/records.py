@@ -1,4 +1,4 @@
-"""Labels of a public pool from records of your own, each of which votes once."""
+"""Labels of a public pool from records of your own, which vote."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class PoolLabels:
 
     probabilities: of each class for each record of the pool; sums: what was released, the noisy sum of votes for each
     query and class, in votes; again: the second sum, of residuals, alike, None without one; noise: the standard
-    deviation in each; reliability: of each query, in [0, 1], the share of what
-    is known of it that comes from its sums; parties, epsilon, delta, weight, epsilon_guaranteed, epsilon_spent: as in
-    Labels; accuracy: share of likeliest labels that are true, None where the truth is not known; study: its terms.
+    deviation of the noise in each entry of either sum, in votes; reliability: of each query, in [0, 1], the share of
+    what is known of it that comes from its sums; parties, epsilon, delta, weight, epsilon_guaranteed, epsilon_spent: as
+    in Labels; accuracy: share of likeliest labels that are true, None where the truth is not known; study: its terms.
     """
 
     probabilities: Float64[ndarray, "pool classes"] = field(repr=False)
@@ -85,21 +85,22 @@ def label_by_records(
     seed: int = 0,
     **settings: object,
 ) -> PoolLabels:
-    """The labels of a public pool, where each private record votes once, with public features of it.
+    """The labels of a public pool, where each private record votes with public features of it: once, or twice.
 
     The same code as `conclave-simulate run --votes-by record`: noise comes from `seed`, so the labels protect nobody
-    who can guess it. The noise is the least that every budget affords. Budgets are spent whole, but with
-    weights "uniform" the larger of unequal ones are not.
+    who can guess it. The noise is the least that every budget affords. With the default weights, "exhaustive", every
+    budget is spent whole; with "uniform" ones every party spends what the smallest budget allows.
 
     records: of each party, features [records, features] or images [records, height, width], at least 2; labels: their
     classes, from 0; pool: public records of the same shape. Scale features by public constants, so that 1 is a usual
     difference. epsilon > 0 and delta in (0, 1): a number, or one per party. unit: whose data an epsilon protects:
-    "record", "patient" (all records of a party with the same number in `patients`) or "party". truth: the pool's true
-    labels, for `accuracy` alone. settings: weights, confidentiality, units, colluders, dropout, quorum; and of the
-    features or queries record_queries ("graded", "columns", "clusters:N" or "columns+clusters:N"), bins, nearest,
-    partitions, features, residuals (whether units are asked a second time), as on the command line.
+    "record", "patient" (all records of a party with the same number in `patients`) or "party". classes: by default one
+    more than the largest label, at least 2; truth: the pool's true labels, for `accuracy` alone; names: of the parties.
+    settings: weights, confidentiality, units, colluders, dropout, quorum; and of the features or queries record_queries
+    ("graded", "columns", "clusters:N" or "columns+clusters:N"), bins, nearest, partitions, features, residuals (whether
+    units are asked a second time), as on the command line.
 
-    Raises InvalidInput, with the value and the allowed range.
+    Raises InvalidInput, with the value and the allowed range; also where no sum is released.
 
     >>> import conclave, numpy as np
     >>> rng = np.random.default_rng(0)

@@ -89,6 +89,8 @@ def define_study(
 def plan(study: Study) -> StudyPlan:
     """What each group of equal budgets affords before anything is voted on; `answers_all` labels if all are answered.
 
+    Raises InvalidInput for a budget that affords nothing.
+
     >>> import conclave
     >>> study = conclave.define_study(parties=100, budgets="1:0.5,4:0.5", delta=1e-5, unit="record", view="label",
     ...                               classes=10, queries=1000, mechanism="gnmax", sigma=20.0)

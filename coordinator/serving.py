@@ -16,7 +16,7 @@ from typing import Protocol
 
 from coordinator.connection.hub import Hub
 from coordinator.connection.relaying import RelayedStudy
-from coordinator.connection.sessions import Connected, Silence
+from coordinator.connection.sessions import Silence
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.jobs import Guardians, OpensStudies, ServedStudy
 from coordinator.members import Authority
@@ -63,11 +63,8 @@ class Serves(OpensStudies, Protocol):
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
         """Opens the ports."""
 
-    def connected(self) -> Mapping[str, Connected]:
-        """The parties that are connected now."""
-
     def silent(self) -> Mapping[str, Silence]:
-        """The parties for which rounds do not wait at present."""
+        """The parties that did not answer when they were last waited for."""
 
     def stop(self) -> None:
         """Closes the ports."""

@@ -129,9 +129,7 @@ def _spent(store: Store, study: Study) -> tuple[np.ndarray, list[int]]:
 
 
 def _relayed(store: Store, study: Study) -> tuple[np.ndarray, int, int]:
-    """What was relayed: the most that each seat can have spent; the numbers of queries and of
-    batches.
-    """
+    """What was relayed: the most that each seat can have spent; the numbers of queries and of batches."""
     path = ledger_path(store.home, study.name)
     if not path.exists():
         return np.zeros(len(study.roster), dtype=np.int64), 0, 0
@@ -191,7 +189,7 @@ def _parties(store: Store, connected: set[str], denied: dict[str, str], now_s: f
 
 
 def status_metrics(status: Mapping[str, Any]) -> list[Family]:
-    """The figures of coordinator.status.read_status, as metrics."""
+    """The figures of read_status, as metrics."""
     studies = status["studies"]
     seats = [({"study": study["study"], "seat": seat["seat"]}, seat) for study in studies for seat in study["seats"]]
     requests, days = status["pending_requests"], status["parties"]
@@ -234,8 +232,8 @@ def operator_page(
 ) -> str:
     """The page of a coordinator.
 
-    status: as coordinator.status.read_status gives it; trained: of each study, whether its student is; now_s: seconds
-    since 1970; paste: puts what a command needs besides into a text (runtime.printing).
+    status: as read_status gives it; trained: of each study, whether its student is; now_s: seconds since 1970; paste:
+    puts what a command needs besides into a text (runtime.printing).
     """
     commands = next_commands(status, trained)
     waits = [f"{each['study']}: {each['message'] or each['state']}" for each in _at_work(status)]

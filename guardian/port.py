@@ -1,4 +1,4 @@
-"""The guardian's port: conversations with the one certified coordinator, over gRPC with mutual TLS.
+"""The guardian's port: conversations with the coordinator, or a querying party, over gRPC with mutual TLS.
 
 One bidirectional stream is one conversation about one study; each has its own thread, which runs the study's guardian.
 A second conversation about the same study is refused while one is open. Every hospital of the consortium has a
@@ -91,11 +91,11 @@ _OPTIONS = [*GUARDIAN_STREAM, *ANSWER_PINGS]
 
 
 class GuardianPort:
-    """Listens for the coordinator.
+    """Listens for whoever asks in an approved study: the coordinator, or a querying party.
 
     key, certificate: the guardian's; denied(identity): why a certificate is denied, or None; find(digest): the approved
     study, or Refused; asks(name): whether an approved study names this party as the one that asks; on_event(event,
-    fields): for logs, holds only names, codes and counts; silence_s: how long the coordinator may be silent.
+    fields): for logs, holds only names, codes and counts; silence_s: how long the other side may be silent.
     """
 
     def __init__(

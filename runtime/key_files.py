@@ -40,7 +40,7 @@ def read_passphrase(whose: str) -> bytes:
 
 def new_passphrase(whose: str) -> bytes:
     """A new passphrase: typed twice at the terminal, also where the environment has one, which opens what there is; as
-    `passphrase` where there is no terminal.
+    read_passphrase where there is no terminal.
     """
     return _typed(whose, "New passphrase", confirm=True) if sys.stdin.isatty() else read_passphrase(whose)
 
@@ -104,7 +104,7 @@ def read_key(path: Path, *, lost: str = _LOST) -> ec.EllipticCurvePrivateKey:
 
 
 def read_key_of(kind: type[K], path: Path, *, lost: str = _LOST) -> K:
-    """The private key in a file; its passphrase, if it has one, is asked for once (runtime.key_files).
+    """The private key in a file; its passphrase, if it has one, is asked for once in a process.
 
     lost: what to do where there is no such file. Raises DataUnavailable, InvalidInput for something else, and
     Refused("key_locked").

@@ -31,7 +31,7 @@ _MOST_ROWS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """What came of a study: when it was released (ISO), how many questions were asked and answered, why it ended."""
+    """What came of a study: when it was released (ISO), how many queries were asked and answered, why it ended."""
 
     released: str
     asked: int

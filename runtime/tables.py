@@ -198,8 +198,8 @@ _KEYS: Final = ("pool", "inputs", "x")
 
 
 def read_pool_file(path: Path, features: Sequence[Feature], *, mapped: bool, labels: Sequence[str] = ()) -> ndarray:
-    """The queries in a file, which may hold anything yet. features: how the columns of a table are encoded; if empty,
-    all are numbers. mapped: whether an .npy file is memory-mapped. labels: columns that a table must not have.
+    """The queries in a file, of any shape and type. features: how the columns of a table are encoded; if empty, all are
+    numbers. mapped: whether an .npy file is memory-mapped. labels: columns that a table must not have.
 
     Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file, a label or a missing extra.
     """

@@ -2,7 +2,7 @@
 
 A network is a function of its parameters, so that they can be stacked or averaged. Batch norm (Ioffe & Szegedy 2015,
 Alg. 1) uses the batch's own statistics while training; a last pass writes those that predictions use into the
-parameters, under the names `<layer>.mean` and `.variance`. Only party/teachers and coordinator/students import this.
+parameters, under the names `<layer>.mean` and `.variance`.
 """
 
 from __future__ import annotations

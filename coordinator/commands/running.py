@@ -1,4 +1,4 @@
-"""From a coordinator that serves to a release: serve, status, label, resume, give-up, train, release, verify."""
+"""From serving to a release: serve, status, label, resume, give-up, train, evaluate, release, verify, passphrase."""
 
 from __future__ import annotations
 

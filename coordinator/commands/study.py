@@ -1,4 +1,4 @@
-"""study create, draw-pool, order-pool, queries, encoder, features: what is asked, and of whom."""
+"""study create, count, draw-pool, order-pool, queries, encoder, features: what is asked, and of whom."""
 
 from __future__ import annotations
 

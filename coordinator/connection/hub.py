@@ -197,8 +197,8 @@ class Hub:
     """Serves the nodes of a consortium. One thread runs all streams.
 
     key, certificate: the coordinator's; denied(identity): why a party is denied, or None; renew(identity, request): a
-    new certificate (PEM) for a request (PEM), or Refused; enrol: see enrolment.py; on_event(event, fields): for logs,
-    holds only names, codes and counts.
+    new certificate (PEM) for a request (PEM), or Refused; enrol: answers a request to enrol; on_event(event, fields):
+    for logs, holds only names, codes and counts; on_withdrawn(party, digests): which studies a party says it ended.
     """
 
     def __init__(

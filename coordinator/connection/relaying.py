@@ -289,8 +289,7 @@ def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome, under_way: set[in
             opened.ledger.forget(outcome.batch_digest, _OUTCOME + seat)
             opened.ledger.note(outcome.batch_digest, _OUTCOME + seat, encode(outcome))
             # Requests in flight may arrive after this outcome. Of a repeated request the first tick counts, as either
-            # may be
-            # answered.
+            # may be answered.
             before = min(under_way, default=relayed_seat(opened.ledger, opened.study, seat).ticks)
             opened.ledger.note(outcome.batch_digest, _BEFORE + seat, before.to_bytes(8, "big"))
 

@@ -307,7 +307,7 @@ async def first_frame(reading: Awaitable[object]) -> object:
     return data
 
 
-# Codes that no honest node answers to an outcome: see receipts.record.
+# Codes that no honest node answers to an outcome: see open_study.record.
 _FAULTS = frozenset({BAD_RECEIPT, Code.MALFORMED})
 # A session that its party ends sooner counts as a fault, of which an honest node is allowed a hundred.
 _BRIEF_S = 2.0

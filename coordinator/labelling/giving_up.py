@@ -33,8 +33,7 @@ from protocols.wire.messages import Reply, Request
 
 @dataclass(frozen=True)
 class StuckBatch:
-    """A batch that was asked but not released. charged: per seat; given_up: whether it was already given
-    up."""
+    """A batch that was asked but not released. charged: per seat; given_up: whether it was already given up."""
 
     number: int
     queries: int

@@ -120,8 +120,8 @@ def create_study(
     """Checks a study and its pool and stores both; stores nothing if anything is wrong.
 
     What the file leaves out of the pool's shape, size and hash is filled in from the pool; where a querier asks, the
-    size is the query limit. queries_file: where records
-    vote; today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget cannot pay for one query.
+    size is the query limit. queries_file: where records vote; today: in UTC. Raises InvalidInput with what is wrong,
+    BudgetExceeded if a budget cannot pay for one query, and StorageFailed.
     """
     study, pool = _with_pool(file, pool_file, keys=lambda party: signing_key(store, party))
     check_name(study.name)

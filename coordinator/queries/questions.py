@@ -182,9 +182,8 @@ def in_order(
 ) -> Int64[ndarray, " pool"]:
     """Every position of the pool once, in the order in which it is asked about.
 
-    named: GIVEN, or an order of ORDERS, with its number behind a colon where it has one; columns, features: see
-    features_for.
-    Raises InvalidInput for other names, and where the order does not fit the pool.
+    named: GIVEN, or an order of POOL_ORDERS, with its number behind a colon where it has one; columns, features: see
+    features_for. Raises InvalidInput for other names, and where the order does not fit the pool.
     """
     kind, number = parse_questions(named)
     if kind == GIVEN:

@@ -82,7 +82,7 @@ class Receipt:
     """An outcome that was sent to a seat, and the receipt that the seat's party signed for it.
 
     spent: what the party says that its ledger holds; 0 if the receipt cannot be read. flaw: what is wrong with
-    the party's receipt, "" if nothing is; a flawed receipt proves nothing, see refused.py.
+    the party's receipt, "" if nothing is; a flawed receipt proves nothing, see charges.refused_receipts.
     """
 
     number: int

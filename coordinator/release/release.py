@@ -72,10 +72,10 @@ def make_release(
     trained: the student, None for labels only; model: what judges were asked about, None if they were not; required:
     what its figures must surely be (evaluation.py); earlier: the folders of other earlier releases of the same
     consortium; own: what this coordinator kept of each of its releases, of which those of the same hospitals are named
-    too; keep: where it keeps the same of this one;
-    named: sets of hospitals, for each of which the guarantee of a patient known to all of them is stated; unproven: the
-    seats with a charge that no receipt covers, which the statement names; now: UTC. Only the released labels depend on
-    votes. Raises InvalidInput, DataUnavailable, DataCorrupt, Refused, StorageFailed; then no folder is left behind.
+    too; keep: where it keeps the same of this one; named: sets of hospitals, for each of which the guarantee of a
+    patient known to all of them is stated; unproven: the seats with a charge that no receipt covers, which the
+    statement names; now: UTC. Only the released labels, or sums, depend on votes. Raises InvalidInput, DataUnavailable,
+    DataCorrupt, Refused, StorageFailed; then no folder is left behind.
     """
     terms = labelled.study.terms
     beside = officers_file_of(out)

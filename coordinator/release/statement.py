@@ -245,10 +245,10 @@ def stated_facts(
     """The facts that nothing in a release proves: time, software, how the labelling ended, why votes are missing, ...
 
     left_out: seat to batch (its number as text) to the reason. Reasons are text from the other side, so only their code
-    is kept. named: sets of hospitals, for each of which the
-    guarantee of a patient known to all of them is stated; unproven: seats whose charges no receipt covers; libraries:
-    the distributions that were loaded, with their versions; pool: how the public pool compares with the units' records
-    (coordinator.labelling.soft_labels.pool_facts), which whoever has the pool can make again.
+    is kept. named: sets of hospitals, for each of which the guarantee of a patient known to all of them is stated;
+    unproven: seats whose charges no receipt covers; libraries: the distributions that were loaded, with their versions;
+    pool: how the public pool compares with the units' records (coordinator.labelling.soft_labels.pool_facts), which
+    whoever has the pool can make again.
     """
     return {
         "created": created,

@@ -112,9 +112,9 @@ class LabelledStudy:
 
     ledger: path of the coordinator's ledger of it, which holds charges, audit log and signed evidence; pool: path of
     the public queries (.npy); labels: a class id, ABSTAIN or NOT_ASKED per query; reinforced: see Labelling; batches:
-    size and answered queries of each; stop: the StopReason; left_out: batch to the seats whose votes were
-    left out at least once, each with the last reason (a batch may be asked again, so that a seat of it may have voted);
-    differences: party to the nano-units by which its own ledger may be higher; cells: the noisy sums in lattice units,
+    size and answered queries of each; stop: the StopReason; left_out: batch to the seats whose votes were left out at
+    least once, each with the last reason (a batch may be asked again, so that a seat of it may have voted);
+    differences: seat to the nano-units by which its own ledger may be higher; cells: the noisy sums in lattice units,
     where records vote and they were released.
     """
 
