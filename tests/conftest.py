@@ -5,6 +5,7 @@ temporary folders are, and the garbage collector's.
 
 import collections
 import dataclasses
+import fcntl
 import functools
 import gc
 import itertools
@@ -13,6 +14,7 @@ import shutil
 import signal
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,20 @@ class _ByFolder(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.partition("::")[0].rpartition("/")[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """In a clean clone, one worker compiles the tests and what they import, which is half of collecting them, and the
+    others read it. Nothing is thrown away meanwhile: the collector would only look through what stays.
+    """
+    gc.disable()
+    with open(__file__) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if sys.dont_write_bytecode or any(Path(__file__).parent.glob("unit/__pycache__/test_*.pyc")):  # the last ones
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        yield
+    gc.enable()
 
 
 def pytest_collection_finish() -> None:
