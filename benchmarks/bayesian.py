@@ -68,10 +68,7 @@ class BayesianCurve:
         if times < 1:
             raise InvalidInput(f"times is {times}; allowed: at least 1")
         return replace(
-            self,
-            costs=self.costs * times,
-            log_confidence=self.log_confidence * times,
-            calls=self.calls * times,
+            self, costs=self.costs * times, log_confidence=self.log_confidence * times, calls=self.calls * times
         )
 
     @property
@@ -104,11 +101,7 @@ class BayesianCurve:
 
 
 def bayesian_cost(
-    samples: Samples | Private[Samples],
-    powers: Float64[ndarray, " powers"],
-    *,
-    total: int,
-    confidence: Number,
+    samples: Samples | Private[Samples], powers: Float64[ndarray, " powers"], *, total: int, confidence: Number
 ) -> Private[BayesianCurve]:
     """The estimated cost of one call at each power l (Triastcyn & Faltings 2020, Theorem 4).
 

@@ -54,10 +54,7 @@ def main() -> None:
     for engine in engines:
         with tempfile.TemporaryDirectory() as folder:
             base = Path(folder)
-            for title, flags in (
-                ("nothing cached", ()),
-                ("cached votes, other budgets", ("--budgets", "1:0.5,4:0.5")),
-            ):
+            for title, flags in (("nothing cached", ()), ("cached votes, other budgets", ("--budgets", "1:0.5,4:0.5"))):
                 seconds, peak, summary = run(base / title.split(",")[0], base / "cache", engine, *flags)
                 print(
                     f"{engine}, {title}: {seconds:.1f} s, peak {peak:.2f} GiB; {summary['answered']} labels, "

@@ -139,11 +139,7 @@ def _students(asked: argparse.Namespace, epsilon: float, seed: int, split: _Spli
     sums = contributions(study, queries, holdings)
     soft = [
         soft_pool_labels(
-            study,
-            live_record_votes(study, sums, seed=seed + draw * asked.seeds),
-            queries,
-            pool,
-            records=population,
+            study, live_record_votes(study, sums, seed=seed + draw * asked.seeds), queries, pool, records=population
         )
         for draw in range(asked.draws)
     ]
@@ -152,11 +148,7 @@ def _students(asked: argparse.Namespace, epsilon: float, seed: int, split: _Spli
     found = []
     for each in soft:
         student = kind.fit(
-            pool,
-            each.probabilities.astype(np.float32),
-            unlabelled=pool[:0],
-            classes=data.classes,
-            seed=seed,
+            pool, each.probabilities.astype(np.float32), unlabelled=pool[:0], classes=data.classes, seed=seed
         )
         found.append(_accuracy(student, data))
     return found, took

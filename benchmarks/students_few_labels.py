@@ -36,11 +36,7 @@ def _one(kind: str, counts: tuple[int, int], seed: int) -> tuple[float, float]:
     rows = (centres[classes] + 0.7 * generator.standard_normal((600, 20))).astype(np.float32)
     known = np.concatenate([np.flatnonzero(classes[:300] == each)[: counts[each]] for each in range(2)])
     student = student_kind(kind, device="cpu").fit(
-        rows[known],
-        one_hot(classes[known], 2),
-        unlabelled=np.delete(rows[:300], known, axis=0),
-        classes=2,
-        seed=seed,
+        rows[known], one_hot(classes[known], 2), unlabelled=np.delete(rows[:300], known, axis=0), classes=2, seed=seed
     )
     predicted = student.predict(rows[300:])
     return float((predicted == classes[300:]).mean()), float(np.bincount(predicted).max() / len(predicted))

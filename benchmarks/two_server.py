@@ -139,8 +139,7 @@ def coordinator(case: Case, port: int, report: Connection) -> None:
     channel = SocketChannel(socket.create_connection(("127.0.0.1", port)), case.rtt_ms / 2000)
     channel.recv(1)
     valid = watch.of(
-        "check",
-        lambda: coordinator_checks(channel, share, ballots, secret=system_source(32), pin=unpinned),
+        "check", lambda: coordinator_checks(channel, share, ballots, secret=system_source(32), pin=unpinned)
     )
     keyed = KeyedShares.of_coordinator(share, ballots)
     valid, inputs, checked = bound(case, channel, watch, keyed, ballots, weights, valid, leads=True)
@@ -166,10 +165,7 @@ def guardian(case: Case, listening: socket.socket, report: Connection) -> None:
     channel = SocketChannel(connected, case.rtt_ms / 2000)
     channel.send(b"")
     watch = Stopwatch()
-    valid = watch.of(
-        "check",
-        lambda: guardian_checks(channel, share, ballots, secret=system_source(32), pin=unpinned),
-    )
+    valid = watch.of("check", lambda: guardian_checks(channel, share, ballots, secret=system_source(32), pin=unpinned))
     keyed = KeyedShares.of_guardian(share, ballots)
     valid, inputs, checked = bound(case, channel, watch, keyed, ballots, weights, valid, leads=False)
     opened = watch.of(

@@ -36,11 +36,7 @@ def _home(folder: Path) -> GuardianHome:
 
 
 _guardian_home_option = home_flag(
-    _home,
-    variable=HOME_VARIABLE,
-    default=_DEFAULT_HOME,
-    whose="The guardian's folder",
-    secrets=_SECRETS,
+    _home, variable=HOME_VARIABLE, default=_DEFAULT_HOME, whose="The guardian's folder", secrets=_SECRETS
 )
 
 

@@ -46,10 +46,7 @@ def check_votes(votes: Integer[ndarray, "..."], *, classes: int) -> None:
 
 
 def count_votes(
-    votes: Integer[ndarray, "parties teachers queries"],
-    weights: Float64[ndarray, " parties"],
-    *,
-    classes: int,
+    votes: Integer[ndarray, "parties teachers queries"], weights: Float64[ndarray, " parties"], *, classes: int
 ) -> Float64[ndarray, "queries classes"]:
     """The weighted histogram of each query: counts[q, c] = sum of weights of the votes of q for c.
 

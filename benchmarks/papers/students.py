@@ -288,9 +288,7 @@ def most_labels(
     tests = published_threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
     left = epsilon[:, None] + np.log(terms.delta) / (_ORDERS - 1)
     asked = np.floor((left / tests).max(axis=1).min())
-    passed = answer_probability(
-        np.array([votes]), sigma_threshold=terms.sigma_threshold, threshold=terms.threshold
-    )
+    passed = answer_probability(np.array([votes]), sigma_threshold=terms.sigma_threshold, threshold=terms.threshold)
     # No vote was looked at.
     return float(asked * passed.for_research()[0])
 

@@ -73,11 +73,7 @@ def store_of(home: CoordinatorHome) -> Store:
 
 
 home_option = home_flag(
-    _home,
-    variable=HOME_VARIABLE,
-    default=_DEFAULT_HOME,
-    whose="The coordinator's folder",
-    secrets=_SECRETS,
+    _home, variable=HOME_VARIABLE, default=_DEFAULT_HOME, whose="The coordinator's folder", secrets=_SECRETS
 )
 
 

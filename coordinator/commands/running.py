@@ -226,13 +226,7 @@ def resume(
 @home_option
 @json_option
 def train(
-    study: str,
-    kind: str,
-    features_file: Path | None,
-    seed: int,
-    device: str,
-    home: CoordinatorHome,
-    as_json: bool,
+    study: str, kind: str, features_file: Path | None, seed: int, device: str, home: CoordinatorHome, as_json: bool
 ) -> None:
     """Train a student on the released labels of STUDY; it costs no budget.
 

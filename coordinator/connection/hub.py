@@ -25,14 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from coordinator.connection.admission import Unfinished, code_of_error
 from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_all, check_askable, record
 from coordinator.connection.relaying import Relay
-from coordinator.connection.sessions import (
-    Connected,
-    Session,
-    SessionEnded,
-    Sessions,
-    Silence,
-    first_frame,
-)
+from coordinator.connection.sessions import Connected, Session, SessionEnded, Sessions, Silence, first_frame
 from protocols.crypto.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger

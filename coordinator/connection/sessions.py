@@ -449,13 +449,7 @@ class Sessions:
         return dict(zip(requests, answers, strict=True))
 
     async def ask(
-        self,
-        session: Session,
-        opened: OpenStudy,
-        seat: str,
-        request: Request,
-        envelope: bytes,
-        places: Places | None,
+        self, session: Session, opened: OpenStudy, seat: str, request: Request, envelope: bytes, places: Places | None
     ) -> Answered:
         """Asks one seat and waits for its answer. places: of the round; None for a small request.
 

@@ -72,11 +72,7 @@ class _Standardised(torch.nn.Module):
 
 
 def standardised(
-    network: torch.nn.Module,
-    pool: Float32[ndarray, "pool ..."],
-    *,
-    origin: Origin,
-    depths: Sequence[int] | None = None,
+    network: torch.nn.Module, pool: Float32[ndarray, "pool ..."], *, origin: Origin, depths: Sequence[int] | None = None
 ) -> bytes:
     """The ONNX file of the network's features of records like the pool's, with mean 0 and standard deviation 1 there.
 

@@ -143,9 +143,7 @@ class ServedStudy:
         self._stop = stop
         self._on_event = on_event
         aggregation = aggregation_of(
-            self.study,
-            source=system_source,
-            dial=None if guardians is None else partial(guardians.dial, self.study),
+            self.study, source=system_source, dial=None if guardians is None else partial(guardians.dial, self.study)
         )
         self._ledger = Ledger(ledger_path(store.home, name))
         self._coordinator = Coordinator(
@@ -407,11 +405,7 @@ class ServedStudy:
             self._wait(set(), wait_s)
 
         return LateSeats(
-            self.study,
-            patience_s=patience_s,
-            wait=pause,
-            on_event=self._on_event,
-            done_without=self._done_without,
+            self.study, patience_s=patience_s, wait=pause, on_event=self._on_event, done_without=self._done_without
         )
 
     def _round(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:

@@ -16,13 +16,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.labelling.soft_labels import (
-    AskedAgain,
-    SoftLabels,
-    asked_again,
-    pool_labels,
-    soft_labels_of_study,
-)
+from coordinator.labelling.soft_labels import AskedAgain, SoftLabels, asked_again, pool_labels, soft_labels_of_study
 from coordinator.store.store import LabelledStudy
 from coordinator.students import SCORES, student_kind
 from coordinator.students.certainty import calibrated

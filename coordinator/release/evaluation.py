@@ -72,12 +72,7 @@ class ReleasedEvaluation:
 
     @staticmethod
     def of(
-        study: DeployedStudy,
-        judgement: SecondSum,
-        model: bytes,
-        pool: Float32[ndarray, "queries ..."],
-        *,
-        run: bytes,
+        study: DeployedStudy, judgement: SecondSum, model: bytes, pool: Float32[ndarray, "queries ..."], *, run: bytes
     ) -> ReleasedEvaluation:
         """Of a model that was judged, which gives its probabilities for the pool once more. Raises as it does."""
         assert judgement.cells is not None  # it was released

@@ -186,9 +186,7 @@ def _report_verdict(
 
 
 def _report_board(
-    statement: Mapping[str, Any],
-    judged: Sequence[tuple[str, str]] | None,
-    accuracy: Sequence[Accuracy] | None,
+    statement: Mapping[str, Any], judged: Sequence[tuple[str, str]] | None, accuracy: Sequence[Accuracy] | None
 ) -> str:
     """How good the model is, what somebody can come to know, who is protected from whom, and where the rest is."""
     figure, protected = figure_from(_worst(statement)), statement["protected"]

@@ -495,11 +495,7 @@ def _events(facts: Facts) -> dict[str, Any]:
         "charges_unproven": unproven,
         "receipts_refused": {
             seat: [
-                {
-                    "batch": batch,
-                    "why": why,
-                    "in_words": _receipt_refused(seat, batch, confirmed=seat not in unproven),
-                }
+                {"batch": batch, "why": why, "in_words": _receipt_refused(seat, batch, confirmed=seat not in unproven)}
                 for batch, why in batches.items()
             ]
             for seat, batches in refused.items()

@@ -362,10 +362,7 @@ def _guardian(folder: Path, released: ReleasedStudy, evidence: ReleaseEvidence) 
 
 
 def _soft_labels(
-    released: ReleasedStudy,
-    queries: Blocks,
-    pool: Float32[ndarray, "queries ..."] | None,
-    charged: Mapping[str, int],
+    released: ReleasedStudy, queries: Blocks, pool: Float32[ndarray, "queries ..."] | None, charged: Mapping[str, int]
 ) -> tuple[SoftLabels | None, str, str]:
     """Whether the soft labels are what the released sums give."""
     study, given, cells, soft = released.study, released.pool, released.cells, None

@@ -512,8 +512,7 @@ class Store:
             self._database.execute("DELETE FROM session")
             for each in sessions:
                 self._database.execute(
-                    "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (*astuple(each)[:-1], json.dumps(each.seats)),
+                    "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?)", (*astuple(each)[:-1], json.dumps(each.seats))
                 )
             self._database.execute(
                 "INSERT OR REPLACE INTO serving VALUES (1, ?, ?, ?, ?, ?)",

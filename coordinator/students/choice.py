@@ -32,11 +32,7 @@ NETWORK_SIDE: Final = 16
 FOLDS: Final = 3
 SIMPLEST: Final = "logistic_regression"
 # Kinds that a release can contain, the simpler first, which wins a tie; each with the packages that it needs.
-_FOR_IMAGES: Final = {
-    "logistic_regression": "sklearn",
-    "cnn": "torch",
-    "propagation": "torch sklearn",
-}
+_FOR_IMAGES: Final = {"logistic_regression": "sklearn", "cnn": "torch", "propagation": "torch sklearn"}
 _FOR_ROWS: Final = {
     "logistic_regression": "sklearn",
     "random_forest": "sklearn",

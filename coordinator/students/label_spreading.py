@@ -19,14 +19,7 @@ from scipy.sparse import csr_array
 from sklearn.neighbors import NearestNeighbors
 
 from coordinator.queries.features import features_for, principal
-from coordinator.students.student import (
-    Released,
-    Student,
-    StudentKind,
-    is_image,
-    normalised,
-    seen_classes,
-)
+from coordinator.students.student import Released, Student, StudentKind, is_image, normalised, seen_classes
 from protocols.features.feature_map import FeatureMap
 from runtime.label_spreading import NEIGHBOURS, adjacency, spread
 from runtime.models import check_cpu_only, check_queries

@@ -15,12 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from coordinator.students.student import (
-    Released,
-    Student,
-    StudentKind,
-    weighted_rows,
-)
+from coordinator.students.student import Released, Student, StudentKind, weighted_rows
 from runtime.models import check_cpu_only, check_queries
 
 STUDENT_TREES: Final = 200
@@ -104,9 +99,6 @@ def gradient_boosting(*, device: str) -> ScikitKind:
     check_cpu_only("gradient_boosting", device)
     return ScikitKind(
         lambda seed: HistGradientBoostingClassifier(
-            max_iter=STUDENT_ROUNDS,
-            max_leaf_nodes=_BOOSTED_LEAVES,
-            early_stopping=False,
-            random_state=seed,
+            max_iter=STUDENT_ROUNDS, max_leaf_nodes=_BOOSTED_LEAVES, early_stopping=False, random_state=seed
         )
     )

@@ -71,27 +71,13 @@ class ImageChange:
         """Changed images [images, height, width], or with a last axis of 3 colours; uncovered pixels repeat the
         border."""
         count = len(inputs)
-        limits = [
-            math.radians(self.rotation),
-            2 * self.shift,
-            2 * self.shift,
-            self.scale,
-            self.shear,
-            self.contrast,
-        ]
+        limits = [math.radians(self.rotation), 2 * self.shift, 2 * self.shift, self.scale, self.shear, self.contrast]
         angle, right, down, scale, shear, contrast = (
             generator.uniform(-1, 1, (6, count)) * np.array(limits)[:, None]
         ).astype(np.float32)
         cosine, sine, size = np.cos(angle), np.sin(angle), np.exp(scale)
         rows = np.stack(
-            [
-                size * cosine,
-                size * (shear * cosine - sine),
-                right,
-                size * sine,
-                size * (shear * sine + cosine),
-                down,
-            ]
+            [size * cosine, size * (shear * cosine - sine), right, size * sine, size * (shear * sine + cosine), down]
         )
         maps = torch.from_numpy(rows.T.reshape(count, 2, 3)).to(inputs.device)
         pixels = planes(inputs)

@@ -120,10 +120,7 @@ def improve(
         raise InvalidInput("there are 0 test records; allowed: at least 1")
     answered = labels >= 0
     own_inputs, own_labels = own.inputs[own.usable], own.labels[own.usable]
-    both = (
-        np.concatenate([own_inputs, queries[answered]]),
-        np.concatenate([own_labels, labels[answered]]),
-    )
+    both = (np.concatenate([own_inputs, queries[answered]]), np.concatenate([own_labels, labels[answered]]))
     trainer = trained_kind(kind, setting="--model", others=())
     before, after = (trainer.fit([each], classes=classes, seeds=[seed])[0] for each in ((own_inputs, own_labels), both))
     tested, truth = test.inputs[test.usable], test.labels[test.usable]
@@ -351,13 +348,7 @@ def _answers(figures: _Figures) -> list[str]:
 
 def _improvement(improved: Mapping[str, Any]) -> list[str]:
     models = [
-        (
-            when,
-            trained_on,
-            improved[f"accuracy_{when}"],
-            tuple(improved[f"interval_{when}"]),
-            improved[f"error_{when}"],
-        )
+        (when, trained_on, improved[f"accuracy_{when}"], tuple(improved[f"interval_{when}"]), improved[f"error_{when}"])
         for when, trained_on in (
             ("before", counted(improved["own_records"], "own record")),
             ("after", f"{counted(improved['own_records'], 'own record')} and {counted(improved['answered'], 'label')}"),

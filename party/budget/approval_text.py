@@ -19,16 +19,7 @@ from protocols.claims.coverage import (
     several,
     used_once,
 )
-from protocols.claims.languages import (
-    ENGLISH,
-    attacked,
-    guesses,
-    number,
-    protected,
-    say,
-    sees_votes,
-    unprotected,
-)
+from protocols.claims.languages import ENGLISH, attacked, guesses, number, protected, say, sees_votes, unprotected
 from protocols.claims.protection import Protection
 from protocols.claims.strength import WEAK, percent_at_most, strength
 from protocols.claims.who_sees import who_sees_votes

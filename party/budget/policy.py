@@ -182,13 +182,7 @@ class Policy:
         self._database.close()
 
     def forecast(
-        self,
-        study: DeployedStudy,
-        *,
-        party: str,
-        data_set: str,
-        caps: Mapping[str, LifetimeCap],
-        told_apart: bool,
+        self, study: DeployedStudy, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], told_apart: bool
     ) -> list[Forecast]:
         """What approving `study` would do to the caps of this data set; nothing is written.
 

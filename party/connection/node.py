@@ -286,12 +286,7 @@ class Node:
                 raise Refused(refused.code, refused.reason)
 
     def _answer(
-        self,
-        ask: Ask,
-        signed: bytes,
-        sender: Identity,
-        session: _Session,
-        seats: dict[tuple[bytes, str], ServedSeat],
+        self, ask: Ask, signed: bytes, sender: Identity, session: _Session, seats: dict[tuple[bytes, str], ServedSeat]
     ) -> Answer:
         """The answer to one request; everything that must survive a crash is on disk when it returns."""
         if ask.session != session.nonce or ask.round <= session.round:

@@ -240,10 +240,7 @@ def _more_of_records(figures: Mapping[str, Any]) -> str:
 
 _SHOWN = {
     TeacherVotes.by: _Shown(
-        _figures_of_teachers,
-        _done_by_teachers,
-        "the released labels, and all that is made of them",
-        _more_of_teachers,
+        _figures_of_teachers, _done_by_teachers, "the released labels, and all that is made of them", _more_of_teachers
     ),
     UnitSums.by: _Shown(
         _figures_of_records, _done_by_records, "the released sums, and all that is made of them", _more_of_records

@@ -17,14 +17,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from party.teachers.teacher import (
-    PRIVATE,
-    Shard,
-    Teacher,
-    TeacherKind,
-    among_seen,
-    check_shards,
-)
+from party.teachers.teacher import PRIVATE, Shard, Teacher, TeacherKind, among_seen, check_shards
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.levels.hidden_queries.inference.model import Dense, Model

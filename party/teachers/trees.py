@@ -87,10 +87,7 @@ TEACHER_ROUNDS: Final = 30
 _SMALLEST_LEAF: Final = 5
 # What a file may hold beyond skops' own list of harmless types; everything else is refused.
 # When they predict, both kinds index arrays without checking bounds, so `load` checks their nodes.
-_TRUSTED: Final = (
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "sklearn.tree._tree.Tree",
-)
+_TRUSTED: Final = ("sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor", "sklearn.tree._tree.Tree")
 
 # For each node of a tree: its left and its right child, the feature it splits on, whether it is a leaf.
 Nodes = tuple[Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Bool[ndarray, " nodes"]]

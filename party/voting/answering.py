@@ -230,11 +230,7 @@ class Answering:
             voter.check_approved()  # with a withdrawal the model was deleted
             return _private_model(file, study, self._on_event)
 
-        means = Means(
-            key=self._home.open_key,
-            load=load,
-            admit=voter.admit,
-        )
+        means = Means(key=self._home.open_key, load=load, admit=voter.admit)
         try:
             party = Party(
                 name,

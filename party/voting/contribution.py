@@ -101,13 +101,7 @@ def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records
 
 
 def count_votes_of(
-    records: Records,
-    study: DeployedStudy,
-    queries: Blocks,
-    party: str,
-    *,
-    known: KnownUnits,
-    but: Collection[str] = (),
+    records: Records, study: DeployedStudy, queries: Blocks, party: str, *, known: KnownUnits, but: Collection[str] = ()
 ) -> list[SeatVotes]:
     """Counts the votes of this hospital's records, for each of the party's seats `but` those that were asked.
 

@@ -88,10 +88,7 @@ def _later_bytes(study: DeployedStudy, pair: bytes, **arrays: ndarray) -> bytes:
 
 
 def judges_of(
-    records: Records,
-    study: DeployedStudy,
-    units: Int64[ndarray, " records"],
-    known: KnownUnits,
+    records: Records, study: DeployedStudy, units: Int64[ndarray, " records"], known: KnownUnits
 ) -> tuple[Bool[ndarray, " records"], Int64[ndarray, " records"]]:
     """Which records are of units that judge, and the keyed digest of each one's unit: by the key of the terms and the
     unit's id alone, its patient's name or else its place; where equal records are one, what the record holds, as where

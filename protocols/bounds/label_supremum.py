@@ -115,8 +115,7 @@ def cell_bounds(
     third = length**3 * np.minimum(4.0, 6.0 * distance)
     slope_reach = radius * np.abs(model.slope).sum(axis=0)
     ratio_bend = np.minimum(
-        radius**2 * np.abs(model.ratio_bend).sum(axis=(0, 1)) + third,
-        length**2 * np.minimum(2.0 * distance, 1.0),
+        radius**2 * np.abs(model.ratio_bend).sum(axis=(0, 1)) + third, length**2 * np.minimum(2.0 * distance, 1.0)
     )
     net_bend = radius**2 * np.abs(model.bend - beta * model.ratio_bend).sum(axis=(0, 1))
     small = _small_move_third(model, terms, beta, radius, slope_reach, ratio_bend, third)

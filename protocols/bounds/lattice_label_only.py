@@ -82,8 +82,7 @@ def lattice_bit_rdp(
     """
     check_lattice(votes_units, orders, sigma_units=sigma_units)
     return np.minimum(
-        _bit(votes_units, orders, float(sigma_units)),
-        orders[None, :] * (votes_units[:, None] / sigma_units) ** 2 / 2.0,
+        _bit(votes_units, orders, float(sigma_units)), orders[None, :] * (votes_units[:, None] / sigma_units) ** 2 / 2.0
     )
 
 

@@ -54,10 +54,7 @@ class Accountant(ABC):
 
     @abstractmethod
     def to_epsilon(
-        self,
-        spend: Float64[ndarray, " units"],
-        orders: Float64[ndarray, " units"],
-        delta: Float64[ndarray, " units"],
+        self, spend: Float64[ndarray, " units"], orders: Float64[ndarray, " units"], delta: Float64[ndarray, " units"]
     ) -> Float64[ndarray, " units"]:
         """The epsilon at delta of a spend at each unit's own fixed order; 0 if nothing was spent."""
 
@@ -119,10 +116,7 @@ class RenyiAccountant:
         return epsilon_to_rdp(epsilon[:, None], self.orders[None, :], delta=delta[:, None])
 
     def to_epsilon(
-        self,
-        spend: Float64[ndarray, " units"],
-        orders: Float64[ndarray, " units"],
-        delta: Float64[ndarray, " units"],
+        self, spend: Float64[ndarray, " units"], orders: Float64[ndarray, " units"], delta: Float64[ndarray, " units"]
     ) -> Float64[ndarray, " units"]:
         return np.where(spend > 0, rdp_to_epsilon(spend, orders, delta=delta), 0.0)
 
@@ -251,10 +245,7 @@ class GaussianDp(Accountant):
         return (gdp_mu(epsilon, delta) ** 2)[:, None]
 
     def to_epsilon(
-        self,
-        spend: Float64[ndarray, " units"],
-        orders: Float64[ndarray, " units"],
-        delta: Float64[ndarray, " units"],
+        self, spend: Float64[ndarray, " units"], orders: Float64[ndarray, " units"], delta: Float64[ndarray, " units"]
     ) -> Float64[ndarray, " units"]:
         if not (spend >= 0).all():
             raise InvalidInput(f"spend is {spend.min()}; allowed: >= 0")

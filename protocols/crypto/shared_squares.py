@@ -84,13 +84,7 @@ class Layout:
         shared: its share; squared: its share of the numbers whose squares are shared.
         """
         bits = _blocks(shared.bits)
-        wires = np.concatenate(
-            [
-                bits,
-                _blocks(squared),
-            ],
-            axis=-2,
-        )
+        wires = np.concatenate([bits, _blocks(squared)], axis=-2)
         values = _product(np.concatenate([wires, shared.hidden], axis=-1), np.ascontiguousarray(coin.values.T))
         within = np.concatenate([bits, shared.within], axis=-2)
         squares = _product_of(coin.factors, np.concatenate([within, shared.beyond], axis=-1))

@@ -206,10 +206,7 @@ def _gradients(
     if channels.shape[-1] == 1:
         return down[..., 0], right[..., 0]
     strongest = (down * down + right * right).argmax(axis=-1)[..., None]
-    return (
-        np.take_along_axis(down, strongest, axis=-1)[..., 0],
-        np.take_along_axis(right, strongest, axis=-1)[..., 0],
-    )
+    return (np.take_along_axis(down, strongest, axis=-1)[..., 0], np.take_along_axis(right, strongest, axis=-1)[..., 0])
 
 
 def _oriented(

@@ -16,9 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cache
-from typing import (
-    Any,  # messages of protobuf made at run time
-)
+from typing import Any  # messages of protobuf made at run time
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool

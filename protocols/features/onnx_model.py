@@ -12,10 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import cache
-from typing import (
-    Final,
-    TypeVar,
-)
+from typing import Final, TypeVar
 
 import numpy as np
 import onnxruntime

@@ -204,11 +204,7 @@ class Guardian:
                 raise Refused(Code.OTHER_SUBMISSION, "the batch was reserved for other queries or members")
 
     def _answer(
-        self,
-        channel: Channel,
-        submission: Submission,
-        shares: list[GuardianShare],
-        taken: UInt8[ndarray, " seats"],
+        self, channel: Channel, submission: Submission, shares: list[GuardianShare], taken: UInt8[ndarray, " seats"]
     ) -> None:
         if np.count_nonzero(taken == Fate.COUNTED) < self._study.quorum:
             return self._below_quorum(submission)
@@ -216,11 +212,7 @@ class Guardian:
         answer(self, channel, submission, GuardianShare.of_all(shares), taken)
 
     def _label(
-        self,
-        channel: Channel,
-        submission: Submission,
-        share: GuardianShare,
-        taken: UInt8[ndarray, " seats"],
+        self, channel: Channel, submission: Submission, share: GuardianShare, taken: UInt8[ndarray, " seats"]
     ) -> None:
         """Labels the batch with the other server, of the votes of this submission and no other."""
         study, ledger, ids = self._study, self._ledger, submission.ids
@@ -259,11 +251,7 @@ class Guardian:
             return guardian_opens(channel, sizes, notes=notes, evaluate=evaluate).signed
 
     def _open_sums(
-        self,
-        channel: Channel,
-        submission: Submission,
-        share: GuardianShare,
-        taken: UInt8[ndarray, " seats"],
+        self, channel: Channel, submission: Submission, share: GuardianShare, taken: UInt8[ndarray, " seats"]
     ) -> None:
         """Opens the noisy sums of the seats whose proofs hold, of this submission and no other; see shared_sums.py."""
         study, request, seats = self._study, submission.request, submission.seats[taken == Fate.COUNTED]

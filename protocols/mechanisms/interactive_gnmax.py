@@ -143,10 +143,7 @@ class InteractiveGNMax(GaussianMechanism):
     @property
     def _confident(self) -> ConfidentGNMax:
         return ConfidentGNMax(
-            sigma=self.sigma,
-            sigma_threshold=self.sigma_threshold,
-            threshold=self.threshold,
-            lattice=self.lattice,
+            sigma=self.sigma, sigma_threshold=self.sigma_threshold, threshold=self.threshold, lattice=self.lattice
         )
 
 

@@ -17,12 +17,7 @@ from numpy import ndarray
 from protocols.bounds.label_pairs import LabelPairs
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
-from protocols.mechanisms.gnmax import (
-    OneHistogram,
-    label_pairs,
-    noisy_argmax_rdp,
-    sigma_words,
-)
+from protocols.mechanisms.gnmax import OneHistogram, label_pairs, noisy_argmax_rdp, sigma_words
 from protocols.mechanisms.mechanism import Lattice, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import View, parameter
 from protocols.noise import Noise, check_sigma

@@ -34,10 +34,7 @@ _JUST_ABOVE = 1 + 1e-9
 # Of one feature with signs: what noise a study of graded features has follows from budgets, and hardly from features.
 ANY_SIGNED = Blocks(
     FeatureMap((1,)),
-    (
-        Constant(share=1),
-        Signs(share=1, columns=np.zeros(1, np.int64), scales=np.ones(1), centre=np.zeros(1, np.int64)),
-    ),
+    (Constant(share=1), Signs(share=1, columns=np.zeros(1, np.int64), scales=np.ones(1), centre=np.zeros(1, np.int64))),
 )
 # Without the ceiling of weights, which is for equal, independent voters.
 _NO_CEILING = 1e9

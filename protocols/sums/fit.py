@@ -387,10 +387,7 @@ class _Problem:
         return _Told(seen, scipy.linalg.solve_triangular(root, mean, lower=True), says)
 
     def certainty(
-        self,
-        found: _Found,
-        softmax: Float64[ndarray, "rows contrasts"],
-        code: Float64[ndarray, "classes contrasts"],
+        self, found: _Found, softmax: Float64[ndarray, "rows contrasts"], code: Float64[ndarray, "classes contrasts"]
     ) -> float:
         """By what these coefficients of a softmax are to be multiplied so that its probabilities are calibrated.
 

@@ -139,10 +139,7 @@ def _squared(moved: Float64[ndarray, " directions"], common: Float64[ndarray, " 
 
 
 def _tilted(
-    pool: Float64[ndarray, "pool directions"],
-    mean: Float64[ndarray, " directions"],
-    *,
-    penalty: float,
+    pool: Float64[ndarray, "pool directions"], mean: Float64[ndarray, " directions"], *, penalty: float
 ) -> Float64[ndarray, " pool"]:
     """Weights exp(pool @ tilt) over their sum, with the tilt that minimises ln sum exp(pool @ tilt) - mean @ tilt +
     penalty |tilt|^2 / 2, which is convex: by Newton's method.

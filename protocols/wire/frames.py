@@ -181,9 +181,7 @@ def sign_frame(frame: Frame, *, key: ec.EllipticCurvePrivateKey, certificate: x5
         frame = replace(frame, proof=sign(key, head_statement(frame.study, frame.own)))
     body = _encode(frame)
     signed = wire_pb2.Signed(
-        body=body,
-        signature=sign(key, _DOMAIN + body),
-        certificate=certificate.public_bytes(serialization.Encoding.DER),
+        body=body, signature=sign(key, _DOMAIN + body), certificate=certificate.public_bytes(serialization.Encoding.DER)
     )
     return bytes(signed.SerializeToString(deterministic=True))
 

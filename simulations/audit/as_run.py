@@ -476,7 +476,6 @@ def _bit_divergence(order: float, shift: float) -> float:
     at = np.linspace(-6, 6, 200_001)
     laws = [np.stack([scipy.special.log_ndtr(each), scipy.special.log_ndtr(-each)]) for each in (at, at + shift)]
     each = [
-        scipy.special.logsumexp(order * p + (1 - order) * q, axis=0).max() / (order - 1)
-        for p, q in (laws, laws[::-1])
+        scipy.special.logsumexp(order * p + (1 - order) * q, axis=0).max() / (order - 1) for p, q in (laws, laws[::-1])
     ]
     return float(max(each))

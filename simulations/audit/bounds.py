@@ -121,10 +121,7 @@ def _bound(samples: Sequence[Samples], score: _Score, *, alpha: float) -> LowerB
                 f"{trials} and {len(one.after)} trials; allowed: equally many of either vote, at least 8"
             )
         chosen = int(SELECTION_SHARE * trials)
-        for direction, likely, unlikely in (
-            ("before", one.before, one.after),
-            ("after", -one.after, -one.before),
-        ):
+        for direction, likely, unlikely in (("before", one.before, one.after), ("after", -one.after, -one.before)):
             threshold, promise = _select(likely[:chosen], unlikely[:chosen], score, alpha=alpha)
             promises.append((promise, pair, direction, likely[chosen:], unlikely[chosen:], threshold))
     _, pair, direction, likely, unlikely, threshold = max(promises, key=lambda each: each[0])

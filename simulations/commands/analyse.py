@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(name="analyse", epilog=EXIT_CODES)
 @analysis_flags
-@click.option(
-    "--accountant",
-    help=f"A list of {' | '.join(DATA_DEPENDENT)} [the first that holds for the mechanism].",
-)
+@click.option("--accountant", help=f"A list of {' | '.join(DATA_DEPENDENT)} [the first that holds for the mechanism].")
 @click.option("--seed", help="Seed of the noise.", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--out", help="A JSON file for the figures, which is private too.", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")

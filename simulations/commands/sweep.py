@@ -73,9 +73,7 @@ def sweep_flags(**flags: Any) -> None:
     reporter, host = reporter_from(flags), host_from(flags)
     tracker = tracker_from(flags)
     sweep = read_sweep(
-        Path(flags["sweep_file"]),
-        given=given_settings(flags),
-        overrides=overrides_from(flags["overrides"], lists=True),
+        Path(flags["sweep_file"]), given=given_settings(flags), overrides=overrides_from(flags["overrides"], lists=True)
     )
     out = results_folder(flags, kind="sweep", config=config_text(sweep))
     say_defaults(sweep.settings[0], reporter, varied=sweep.varied)

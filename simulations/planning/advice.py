@@ -28,14 +28,7 @@ from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.results.text import command
-from simulations.setup.experiment import (
-    SETTINGS,
-    Experiment,
-    experiment,
-    experiment_budgets,
-    make_study,
-    population_of,
-)
+from simulations.setup.experiment import SETTINGS, Experiment, experiment, experiment_budgets, make_study, population_of
 from simulations.setup.partition import ClassSkew, Iid, LabelSkew, parse_partition
 from simulations.stages.inputs import DatasetInputs, Inputs
 from simulations.stages.vote_source import record_study_of
@@ -397,7 +390,7 @@ def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:
         f"many labels will be wrong: {expected}, and with {study.mechanism.noise_words} at most {100 * right:.0f} % of "
         "the "
         "released labels are then what most votes name"
-        + ("" if needed is None else f"; for {100 * LEAST_RIGHT:.0f} %, {100 * needed:.0f} % must agree"),
+        + ("" if needed is None else f"; for {100 * LEAST_RIGHT:.0f} %, {100 * needed:.0f} % must agree")
     ]
     return "\n".join([*lines, _remedy(study, given, inputs, agreement)])
 

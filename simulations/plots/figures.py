@@ -277,12 +277,7 @@ def spending_figure(result: RunResult, groups: BudgetGroups) -> Drawing:
         _label_right(axes, caps, [_group_words(groups, g) for g in shown.tolist()], top=top)
         axes.axvline(total, color=COLOURS["ink"], linewidth=1.0)
         axes.annotate(
-            "stop",
-            (total, 1.0),
-            (0, 3),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            ha="center",
+            "stop", (total, 1.0), (0, 3), xycoords=("data", "axes fraction"), textcoords="offset points", ha="center"
         )
         axes.set_xlabel(f"labels released by seed {seed.seed}, up to the stop at {count(total)}")
         axes.set_ylabel("ε at the party's own δ" if planned else "ε at the party's own δ and fixed order")
@@ -434,13 +429,7 @@ def _label_right(axes: Axes, heights: Float64[ndarray, " labels"], words: list[s
             xycoords=("axes fraction", "data"),
             textcoords=("axes fraction", "data"),
             va="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": COLOURS["grey"],
-                "linewidth": 0.6,
-                "shrinkA": 1,
-                "shrinkB": 0,
-            },
+            arrowprops={"arrowstyle": "-", "color": COLOURS["grey"], "linewidth": 0.6, "shrinkA": 1, "shrinkB": 0},
             annotation_clip=False,
         )
 

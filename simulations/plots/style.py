@@ -169,10 +169,7 @@ def svg_text(figure: Figure, *, look: Look = PAGE) -> str:
     with style(look):
         _lay_out(figure)
         figure.savefig(
-            sink,
-            format="svg",
-            facecolor="white",
-            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
+            sink, format="svg", facecolor="white", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
         )
     return sink.getvalue()
 

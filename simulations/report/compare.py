@@ -181,11 +181,7 @@ def _number(folder: Path, summary: Summary, keys: tuple[str, ...]) -> float | No
 
 
 def _figure(
-    name: str,
-    values: tuple[float | None, float | None],
-    summary_a: Summary,
-    summary_b: Summary,
-    by_seed: str | None,
+    name: str, values: tuple[float | None, float | None], summary_a: Summary, summary_b: Summary, by_seed: str | None
 ) -> FigureDifference:
     a, b = values
     if a is None or b is None:

@@ -397,11 +397,7 @@ def _accuracy_card(name: str, figure: str, result: RunResult, figures: Summary) 
     if value is None:
         return {"name": name, "value": None, "under": not_measured(result, figure)}
     half = figures[f"{figure}_accuracy_ci95"]
-    return {
-        "name": name,
-        "value": percentage(value),
-        "under": interval(half, seeds=len(result.seeds), points=True),
-    }
+    return {"name": name, "value": percentage(value), "under": interval(half, seeds=len(result.seeds), points=True)}
 
 
 def _comparisons(result: RunResult, figures: Summary) -> list[_Row]:
@@ -512,10 +508,7 @@ def _spread(groups: list[Summary]) -> list[_Row]:
         values = np.repeat([group[key] for group in groups], [group["size"] for group in groups])
         form = percentage if key == "share_of_budget_used" else at_most
         rows.append(
-            {
-                "name": words,
-                "values": [form(float(np.quantile(values, at))) for at in (0.0, 0.25, 0.5, 0.75, 1.0)],
-            }
+            {"name": words, "values": [form(float(np.quantile(values, at))) for at in (0.0, 0.25, 0.5, 0.75, 1.0)]}
         )
     return rows
 
@@ -552,10 +545,7 @@ def _reserve(result: RunResult) -> _Row | None:
     worst = int((reserve / result.budgets.delta).argmax())
     if reserve[worst] <= 0:
         return None
-    return {
-        "amount": at_most(reserve[worst]),
-        "delta": at_most(result.budgets.delta[worst]),
-    }
+    return {"amount": at_most(reserve[worst]), "delta": at_most(result.budgets.delta[worst])}
 
 
 def shown_groups(figures: Summary) -> _Row | None:
@@ -593,8 +583,5 @@ def _cells(row: _Row) -> _Row:
     }
     if "cost" in row:
         low, high = 100 * row["cost_low"], 100 * row["cost_high"]
-        cells |= {
-            "pooled": share("pooled_accuracy"),
-            "cost": f"{100 * row['cost']:+.1f} ({low:+.1f} to {high:+.1f})",
-        }
+        cells |= {"pooled": share("pooled_accuracy"), "cost": f"{100 * row['cost']:+.1f} ({low:+.1f} to {high:+.1f})"}
     return cells

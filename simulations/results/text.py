@@ -60,10 +60,7 @@ def not_for_release(name: str) -> bool:
     return any(f"{name}.".startswith(f"{each}.") for each in NOT_FOR_RELEASE)
 
 
-ATTACKS: Final = {
-    "loss": "loss threshold",
-    "modified_entropy_by_class": "modified entropy, threshold by class",
-}
+ATTACKS: Final = {"loss": "loss threshold", "modified_entropy_by_class": "modified entropy, threshold by class"}
 MODELS: Final = {
     "released": "released student",
     "no_private_data": "control: student of public data only",
@@ -128,10 +125,7 @@ def summary_rows(report: MembershipReport) -> list[_Row]:
 
 
 def _attack_rows(words: str, result: AttackResult) -> list[_Row]:
-    lines = [
-        (f"{words}: AUC", *_figures(result.area)),
-        (f"{words}: advantage", *_signed(result.advantage)),
-    ]
+    lines = [(f"{words}: AUC", *_figures(result.area)), (f"{words}: advantage", *_signed(result.advantage))]
     for rate in result.rates:
         found, false = rate.true_positive_rate, rate.false_positive_rate
         name = f"{words}: TPR at FPR {_percent(rate.wanted)}"

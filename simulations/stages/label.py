@@ -25,13 +25,7 @@ from protocols.sums.residuals import FirstScores
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Request, VoteRequest
 from simulations.setup.levels import drawn_noise, simulated_aggregation, simulated_ballot
-from simulations.stages.replay import (
-    Presence,
-    coin_source,
-    dropout_presence,
-    replay,
-    secret_coins,
-)
+from simulations.stages.replay import Presence, coin_source, dropout_presence, replay, secret_coins
 from simulations.stages.stored_votes import CastVotes, StoredVotes
 
 # Above this many parties only the replay is run: one ledger per party takes too long.

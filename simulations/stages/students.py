@@ -192,9 +192,7 @@ class ReleasedStudent:
         """Whether the most probable class is right, of each test record; None without labels to train on."""
         if len(self._targets) == 0:
             return None
-        right: Bool[ndarray, " test"] = (
-            self.said(self._dataset.test_inputs).argmax(axis=1) == self._dataset.test_labels
-        )
+        right: Bool[ndarray, " test"] = self.said(self._dataset.test_inputs).argmax(axis=1) == self._dataset.test_labels
         return right
 
     def probabilities(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:

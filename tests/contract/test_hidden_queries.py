@@ -309,11 +309,7 @@ def test_a_study_that_cannot_hide_queries_is_refused(changes, message):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"input_bound": 0.0}, ("input_bound", "0.0", 0)),
-        ({"querier": "a/b"}, ("a/b",)),
-    ],
+    ("changes", "message"), [({"input_bound": 0.0}, ("input_bound", "0.0", 0)), ({"querier": "a/b"}, ("a/b",))]
 )
 def test_terms_of_hidden_queries_that_say_too_little_are_refused(changes, message):
     with refuses(InvalidInput, *message):

@@ -192,9 +192,7 @@ def readers(folder: Path) -> dict[str, Reader]:
         "manifest of teachers": Reader("manifest.json", MANIFEST, lambda path: read_teachers_manifest(path.parent)),
         "onnx": Reader("teacher.onnx", _onnx(), lambda path: onnx(device="cpu").load(path)),
         "bounds": Reader(
-            "table.npz",
-            label_only.TABLE_PATH.read_bytes(),
-            lambda path: label_only.load_bounds.__wrapped__(path),
+            "table.npz", label_only.TABLE_PATH.read_bytes(), lambda path: label_only.load_bounds.__wrapped__(path)
         ),
         "statement": Reader("privacy.json", b"", read_statement),
         "release json": Reader("privacy.json", b"{}", read_release_json),

@@ -169,12 +169,7 @@ class PrivateBallot(SharedBallot):
             raise MalformedMessage("randomness was dealt before; allowed: once, for one computation")
         study = self._study
         dealt = opened_part(
-            arrays,
-            key=key,
-            signed_by=self._signing_key,
-            study=study.digest,
-            request=known.request,
-            seat=self._seat,
+            arrays, key=key, signed_by=self._signing_key, study=study.digest, request=known.request, seat=self._seat
         )
         known.answerer = Answerer(known.model, known.queries, dealt, context=known.request, source=self._source)
         first = InferencePlan.of(known.model.architecture, known.queries).exchanges[0]

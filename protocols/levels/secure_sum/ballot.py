@@ -179,12 +179,7 @@ class SummedBallot(Ballot):
             self._ledger.log.append("agreed", request=digest.hex())
         noted = self._ledger.note(digest, _SURVIVORS, survivors_note(context, self._index, request.arrays))
         return agree(
-            context,
-            self._index,
-            request.arrays,
-            masked=masked,
-            noted=noted,
-            authenticator=self._authenticator,
+            context, self._index, request.arrays, masked=masked, noted=noted, authenticator=self._authenticator
         )
 
     def _open(self, request: StepRequest) -> Arrays:
@@ -470,11 +465,7 @@ def _check_notes(
 
 
 def _authentic(
-    authenticator: Authenticator,
-    member: str,
-    statement: bytes,
-    tag: bytes,
-    signature: UInt8[ndarray, " 73"],
+    authenticator: Authenticator, member: str, statement: bytes, tag: bytes, signature: UInt8[ndarray, " 73"]
 ) -> bool:
     """Whether a statement is the member's. The tag is cheap to check; the signature decides if it fails."""
     return authenticator.holds(member, statement, tag) or authenticator.verify(member, statement, unpadded(signature))

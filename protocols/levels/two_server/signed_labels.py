@@ -100,10 +100,7 @@ def coordinator_labels(
     """
     with notes.logged_break():
         opened = coordinator_opens(
-            channel,
-            sizes,
-            notes=notes,
-            evaluate=lambda: coordinator_evaluates(channel, enter(), source=source),
+            channel, sizes, notes=notes, evaluate=lambda: coordinator_evaluates(channel, enter(), source=source)
         )
         answer = receive_arrays(channel)
         if len(answer) != 3:

@@ -87,10 +87,7 @@ def test_who_sees_features_is_what_the_settings_say_and_they_are_kept(inputs, tm
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (
-            {"features": "pca:5", "teacher_features": True, "teacher": "cnn"},
-            ("teacher", "cnn"),
-        ),
+        ({"features": "pca:5", "teacher_features": True, "teacher": "cnn"}, ("teacher", "cnn")),
         ({"features": "hog", "student_features": True, "student": "cnn"}, ("student", "cnn")),
         ({"student_features": True}, ("teacher_features", "student_features")),
         ({"features": "hog"}, ("teacher_features", "student_features")),

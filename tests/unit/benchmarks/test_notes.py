@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.notes import (
-    CLASSES,
-    HOSPITALS,
-    LIKELY,
-    MENTIONED,
-    draw_mentions,
-    draw_notes,
-    load,
-)
+from benchmarks.notes import CLASSES, HOSPITALS, LIKELY, MENTIONED, draw_mentions, draw_notes, load
 from protocols.errors import InvalidInput
 from simulations.datasets import DATASETS
 from simulations.datasets.dataset import DatasetRequest

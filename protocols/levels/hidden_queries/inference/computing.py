@@ -27,14 +27,7 @@ from protocols.crypto.prg import SEED_BYTES, Stream
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
 from protocols.levels.hidden_queries.inference.architecture import Architecture, PoolShape, by_small, by_uniform
-from protocols.levels.hidden_queries.inference.comparison import (
-    Piece,
-    ReLUSide,
-    corrections,
-    drawn,
-    joined,
-    received,
-)
+from protocols.levels.hidden_queries.inference.comparison import Piece, ReLUSide, corrections, drawn, joined, received
 from protocols.levels.hidden_queries.inference.model import QuantisedModel, Weights, quantised_inputs
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, SEED, InferencePlan, LinearGate, last_reply
 from protocols.levels.hidden_queries.inference.vote import Vote, choosable, chosen_messages, padded_messages

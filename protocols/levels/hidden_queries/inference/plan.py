@@ -23,11 +23,7 @@ from protocols.levels.hidden_queries.inference.architecture import (
     PoolShape,
     ReLUShape,
 )
-from protocols.levels.hidden_queries.inference.comparison import (
-    Digits,
-    Piece,
-    ReLUGate,
-)
+from protocols.levels.hidden_queries.inference.comparison import Digits, Piece, ReLUGate
 from protocols.levels.hidden_queries.inference.vote import VoteGate
 from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS
 from protocols.levels.two_server.shares import REPETITIONS

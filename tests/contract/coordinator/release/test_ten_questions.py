@@ -23,10 +23,7 @@ QUESTIONS = {
         "What is keptEach hospital: its records, the models",
         "keeps none rests on a contract",
     ),
-    "What at withdrawal, or if a patient objects?": (
-        "from then on it answers no query",
-        "objection are exercised at",
-    ),
+    "What at withdrawal, or if a patient objects?": ("from then on it answers no query", "objection are exercised at"),
     "What is not checked, and what must I refuse?": (
         "Verifying the folder cannot show that the noise was drawn as stated",
         "Nobody outside the project has reviewed the software",

@@ -21,10 +21,7 @@ def last_first(labels, left, size):
 
 @pytest.mark.parametrize(
     ("questions", "choose", "said"),
-    [
-        ("uncertainty", None, ("questions", "uncertainty")),
-        ("given", last_first, ("questions", "given", "uncertainty")),
-    ],
+    [("uncertainty", None, ("questions", "uncertainty")), ("given", last_first, ("questions", "given", "uncertainty"))],
 )
 def test_who_chooses_is_the_studys_affair(questions, choose, said) -> None:
     with refuses(InvalidInput, *said):

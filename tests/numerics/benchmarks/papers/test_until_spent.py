@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers import students
-from benchmarks.papers.students import (
-    Terms,
-    label_until_spent,
-    proportional_weights,
-    published_weights,
-    spent_after,
-)
+from benchmarks.papers.students import Terms, label_until_spent, proportional_weights, published_weights, spent_after
 from protocols.research import data_dependent
 
 TERMS = Terms(sigma=4.0, sigma_threshold=5.0, threshold=14.0, delta=1e-3)

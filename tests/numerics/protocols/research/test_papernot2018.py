@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.students import published_threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
-from protocols.research.data_dependent import (
-    _log_q,
-    answer_probability,
-    total_label_rdp,
-    total_threshold_rdp,
-)
+from protocols.research.data_dependent import _log_q, answer_probability, total_label_rdp, total_threshold_rdp
 from tests.harness.published import label_rdp
 
 DOCS = Path(__file__).parents[4] / "docs"

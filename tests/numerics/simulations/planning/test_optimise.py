@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.noise import simulated
-from simulations.planning.grid import (
-    GAIN,
-    _tightest,
-    batches_asked,
-    neighbours,
-    nondominated,
-    optimise,
-    optimise_each,
-)
+from simulations.planning.grid import GAIN, _tightest, batches_asked, neighbours, nondominated, optimise, optimise_each
 from simulations.planning.objective import OBJECTIVES, information
 from simulations.planning.predict import AssumedVotes, PilotVotes, PlannedNoise, Planner, asked_more_than
 from simulations.setup.experiment import experiment

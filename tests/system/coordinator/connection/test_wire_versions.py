@@ -50,10 +50,7 @@ def test_two_that_share_a_version_label_as_ever(upgraded, coordinator, party):
 
 @pytest.mark.parametrize(
     ("coordinator", "party", "said"),
-    [
-        (NOW, OLD, ("[1]", "[2]")),
-        (OLD, NOW, ("[2]", "[1]")),
-    ],
+    [(NOW, OLD, ("[1]", "[2]")), (OLD, NOW, ("[2]", "[1]"))],
     ids=["the coordinator is newer", "the node is newer"],
 )
 def test_two_that_share_none_end_with_one_message_and_nothing_is_spent(upgraded, capsys, coordinator, party, said):

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from protocols.errors import StorageFailed
-from simulations.plots.figures import (
-    accuracy_bars,
-    budget_groups,
-    drawings,
-    epsilon_curves,
-)
+from simulations.plots.figures import accuracy_bars, budget_groups, drawings, epsilon_curves
 from simulations.plots.style import PAPER, inline_svg, pdf_bytes, spread_labels, svg_text, write_figure, write_figures
 from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import summary

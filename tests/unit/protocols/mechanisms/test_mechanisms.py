@@ -48,10 +48,7 @@ def noise(seed=0):
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        (
-            "from protocols.mechanisms import GNMax\nclass Odd(GNMax):\n    name = 'even'\n",
-            ("name", "even", "odd"),
-        ),
+        ("from protocols.mechanisms import GNMax\nclass Odd(GNMax):\n    name = 'even'\n", ("name", "even", "odd")),
         (
             "from protocols.mechanisms import Mechanism\nclass Odd(Mechanism):\n    name = 'even'\n",
             ("odd", "tested_odd", "released_words", "allowed"),

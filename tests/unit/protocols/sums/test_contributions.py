@@ -13,13 +13,7 @@ from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.sums import contributions
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks, Constant, Linear, Nearest, simplex
-from protocols.sums.contributions import (
-    LARGEST_WEIGHT,
-    contribution_sum,
-    least_weight,
-    said,
-    squared_norms,
-)
+from protocols.sums.contributions import LARGEST_WEIGHT, contribution_sum, least_weight, said, squared_norms
 from tests.harness.record_votes import cell_sum
 
 UNIT = 2**20

@@ -5,12 +5,7 @@ from pathlib import Path
 import pytest
 
 from simulations.engines import engine
-from simulations.engines.engine import (
-    ONE_THREAD,
-    count_cores,
-    count_workers,
-    worker_environment,
-)
+from simulations.engines.engine import ONE_THREAD, count_cores, count_workers, worker_environment
 
 
 def test_there_is_one_worker_per_core_but_no_more_than_parties(monkeypatch: pytest.MonkeyPatch) -> None:
