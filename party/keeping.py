@@ -37,9 +37,11 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from party.budget.policy import Policy
 from party.budget.spending import HomeSpent, forget_study, what_was_spent, withdraw
+from party.budget.watermarks import REPAIR
 from party.home import PartyHome, make_home
 from party.settings import PartySettings, read_settings
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused, StorageFailed
+from protocols.ledger.database import step_after
 from protocols.ledger.ledger import Ledger
 from protocols.plural import at_most, utc
 from protocols.reading import parse_json, read_bytes
@@ -54,6 +56,9 @@ _PARTS: Final = re.compile(
     r"node\.toml|mapping\.toml|format|key\.pem|certificate\.pem|authority\.pem|invitation\.toml|home\.id|policy\.sqlite"
     r"|studies/[0-9a-f]{16}/(study\.toml|pool\.npy|ledger-[A-Za-z0-9._+-]{1,200}\.sqlite)"
 )
+# Of records' votes: what may be asked once more, though votes that were asked are never counted again. A home that is
+# moved goes on with them; in one that is restored from a backup every study has ended.
+_MOVED: Final = re.compile(r"studies/[0-9a-f]{16}/(votes|judges)-[A-Za-z0-9._+-]{1,200}\.npz")
 _MAGIC: Final = b"conclave home 1 sealed\n"
 _SALT, _NONCE = 16, 12
 _MOST_BYTES: Final = 2**31 - 2**20
@@ -108,7 +113,7 @@ def read_archive(path: Path, *, passphrase: Callable[[], bytes]) -> Archive:
                 parts[each.filename] = zipped.read(each)
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, OSError) as error:
         raise DataCorrupt(f"{path} is not an archive of a home, or was damaged: {type(error).__name__}") from None
-    wrong = [name for name in parts if name != ABOUT and not _PARTS.fullmatch(name)]
+    wrong = [name for name in parts if name != ABOUT and not (_PARTS.fullmatch(name) or _MOVED.fullmatch(name))]
     if ABOUT not in parts or wrong:
         raise DataCorrupt(f"{path} holds {(wrong or ['no description'])[0][:80]!r}; allowed: the files of a home")
     about = parse_json(_text(path, parts.pop(ABOUT)), where=f"{path}: {ABOUT}")
@@ -286,7 +291,7 @@ def back_up(home: PartyHome, file: Path, *, kind: _Kind, passphrase: bytes | Non
     made = utc(time.time())
 
     def whole() -> Archive:
-        parts = dict(_parts(home))
+        parts = dict(_parts(home, moved=kind == "move"))
         archive = Archive(kind, made, invitation.party, invitation.consortium, parts)
         write_archive(file, archive, passphrase=passphrase)
         return archive
@@ -294,6 +299,8 @@ def back_up(home: PartyHome, file: Path, *, kind: _Kind, passphrase: bytes | Non
     if kind == "backup":
         return whole()
     with home.running():
+        if file.exists():  # what fails below deletes it
+            raise InvalidInput(f"{file} exists; allowed: the name of a new file")
         # Before the archive is there: whatever stops this in between, no two homes go on.
         write_atomically(
             home.moved,
@@ -303,6 +310,7 @@ def back_up(home: PartyHome, file: Path, *, kind: _Kind, passphrase: bytes | Non
         try:
             return whole()
         except BaseException:
+            file.unlink(missing_ok=True)  # first: beside an archive that may be restored, this home must not go on
             home.moved.unlink()
             raise
 
@@ -405,10 +413,11 @@ def _mark_arrival(home: PartyHome, policy: Path) -> None:
             ledger.log.append("arrived", home=arrival)
 
 
-def _parts(home: PartyHome) -> Iterator[tuple[str, bytes]]:
-    """The parts of a home by name: ledgers first, then the policy, then the other files."""
+def _parts(home: PartyHome, *, moved: bool) -> Iterator[tuple[str, bytes]]:
+    """The parts of a home by name: ledgers first, then the policy, then the other files, with records' votes if it is
+    moved."""
     names = {each.relative_to(home.path).as_posix() for each in home.path.rglob("*") if each.is_file()}
-    kept = sorted(name for name in names if _PARTS.fullmatch(name))
+    kept = sorted(name for name in names if _PARTS.fullmatch(name) or (moved and _MOVED.fullmatch(name)))
     ledgers = [name for name in kept if name.endswith(".sqlite") and name != "policy.sqlite"]
     for name in [*ledgers, *(each for each in kept if each == "policy.sqlite")]:
         yield name, _database(home.path / name)
@@ -426,6 +435,6 @@ def _database(path: Path) -> bytes:
             source.backup(target)
         return read_bytes(copy, most=_PART_BYTES)
     except sqlite3.Error as error:
-        raise StorageFailed(f"{path}: {error}; run: conclave-party home repair") from error
+        raise StorageFailed(f"{path}: {error}; {step_after(error, damaged=REPAIR)}") from error
     finally:
         copy.unlink(missing_ok=True)

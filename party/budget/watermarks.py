@@ -27,6 +27,7 @@ from party.home import PartyHome
 from party.lifetime import seats_of
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY, AuditLog, Head
+from protocols.ledger.database import step_after
 from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
 from protocols.study.study import Study
@@ -44,6 +45,8 @@ CREATE TRIGGER IF NOT EXISTS mark_stays BEFORE DELETE ON mark
     BEGIN SELECT RAISE(ABORT, 'a mark stays for ever'); END;
 """
 _POLICY: Final = "policy"
+# What to do about a database that is damaged, and about no other.
+REPAIR: Final = "put its newest copy back, or run: conclave-party home repair"
 
 
 @dataclass(frozen=True)
@@ -179,9 +182,8 @@ def _read_kept(path: Path) -> tuple[bool, Head]:
             used = database.execute("SELECT 1 FROM audit LIMIT 1").fetchone() is not None
             head = database.execute("SELECT count, hash FROM peer WHERE name = ?", (_POLICY,)).fetchone()
     except sqlite3.Error as error:
-        raise StorageFailed(
-            f"{path} cannot be read as a ledger: {error}; put its newest copy back, or run: conclave-party home repair"
-        ) from error
+        step = step_after(error, damaged=REPAIR)
+        raise StorageFailed(f"{path} cannot be read as a ledger: {error}; {step}") from error
     return used, Head(*head) if head else EMPTY
 
 

@@ -140,9 +140,14 @@ class Database:
                 raise self._failed(error) from error
 
     def _failed(self, error: sqlite3.Error | UnicodeDecodeError) -> StorageFailed:
-        name = getattr(error, "sqlite_errorname", "") or ""
-        step = next((step for start, step in _NEXT if name.startswith(start)), "check the disk and the file")
-        return StorageFailed(f"{self.path}: {error}; {self._undone}: {step}")
+        return StorageFailed(f"{self.path}: {error}; {self._undone}: {step_after(error)}")
+
+
+def step_after(error: sqlite3.Error | UnicodeDecodeError, *, damaged: str = "restore it from a backup") -> str:
+    """What to do next. damaged: of a file that is; one that a disk or another process keeps from us may be whole."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    step = next((step for start, step in _NEXT if name.startswith(start)), "check the disk and the file")
+    return step.format(damaged=damaged)
 
 
 _NEXT = (
@@ -150,7 +155,8 @@ _NEXT = (
     ("SQLITE_BUSY", "another command holds it; try again in a moment"),
     ("SQLITE_READONLY", "it cannot be written; run as the user who owns it"),
     ("SQLITE_CANTOPEN", "it cannot be opened; check that the folder exists and who owns it"),
-    ("SQLITE_NOTADB", "it is not a database; restore it from a backup"),
-    ("SQLITE_CORRUPT", "it is damaged; restore it from a backup"),
+    ("SQLITE_IOERR", "free space on its disk, or check that disk, then try again"),
+    ("SQLITE_NOTADB", "it is not a database; {damaged}"),
+    ("SQLITE_CORRUPT", "it is damaged; {damaged}"),
     ("SQLITE_CONSTRAINT", "it would contradict what is stored; this is a fault of the software, report it"),
 )

@@ -47,6 +47,7 @@ class Feature:
 
     def __post_init__(self) -> None:
         where = f"feature {self.column!r}"
+        _check_printable(f"{where}: categories", self.categories)
         if self.kind not in FEATURE_KINDS:
             raise InvalidInput(f"{where}: kind is {self.kind!r}; allowed: {', '.join(FEATURE_KINDS)}")
         if not (self.column and self.column.isprintable()):
@@ -122,6 +123,14 @@ def differences(columns: Sequence[Feature], found: Sequence[tuple[int, float, fl
     return [places[at][0].difference(places[at][1], by, deviations) for at, by, deviations in found]
 
 
+def _check_printable(what: str, texts: Sequence[str]) -> None:
+    """Raises InvalidInput for what a terminal might obey: a hospital reads these before it approves. Blanks that do not
+    break are in hospitals' own tables."""
+    wrong = next((each for each in texts if not each.replace("\N{NO-BREAK SPACE}", " ").isprintable()), None)
+    if wrong is not None:
+        raise InvalidInput(f"{what} has {wrong[:80]!r}; allowed: printable text")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """The terms of a study that runs between organisations.
@@ -165,6 +174,7 @@ class Terms:
         check_name(self.coordinator)
         if len(set(self.class_names)) < max(1, len(self.class_names)) or not all(self.class_names):
             raise InvalidInput(f"terms: class_names is {self.class_names}; allowed: names, each once")
+        _check_printable("terms: class_names", self.class_names)
         for size in self.input_shape:
             check("study", "terms.input_shape", size)
         if not (self.input_shape and prod(self.input_shape) <= _LARGEST_INPUT):

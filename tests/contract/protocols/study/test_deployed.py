@@ -46,6 +46,7 @@ def test_the_digest_changes_with_every_term():
     ("study", "terms", "message"),
     [
         (STUDY, {"class_names": ("a", "b", "c")}, ("terms name 3 classes; allowed: the study's 2",)),
+        (STUDY, {"class_names": ("a", "b\x1b[2J")}, ("class_names", "\\x1b")),
         (STUDY, {"pool_size": 61}, (61, "query_limit", 60)),
         (guarded_study(3), {"coordinator": "notary"}, ("guardian", "notary")),
         (asked_study(), {"coordinator": "asker"}, ("querier", "asker")),

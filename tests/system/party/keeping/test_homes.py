@@ -190,13 +190,19 @@ def test_a_backup_that_is_restored_gives_nothing_back_and_works_for_other_patien
     assert works_for_other_patients(there, tmp_path)
 
 
-def test_a_move_that_is_cut_short_leaves_one_home(home, tmp_path, monkeypatch):
-    def full(*_, **__):
+@pytest.mark.parametrize("written", [False, True])
+def test_a_move_that_is_cut_short_leaves_one_home(home, tmp_path, monkeypatch, written):
+    write, file = keeping.write_archive, tmp_path / "m.conclave"
+
+    def full(*given, **how):
         assert home.moved.exists(), "retired before there is an archive"
+        if written:  # it has its name, and its folder was not flushed
+            write(*given, **how)
         raise StorageFailed("cannot write; free space")
 
     monkeypatch.setattr("party.keeping.write_archive", full)
-    assert call("home", "move", tmp_path / "m.conclave", "--yes", home=home) == Exit.STORAGE
+    assert call("home", "move", file, "--yes", home=home) == Exit.STORAGE
+    assert not file.exists()
     assert call("budget", "show", home=home) == 0
 
 
