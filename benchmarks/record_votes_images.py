@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--test-size", type=int, default=5000)
     parser.add_argument("--parties", type=int, default=250)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--draw", type=int, help="of pool and test set, for all seeds [each seed's own]")
     parser.add_argument("--epsilons", default="0.5,1")
     parser.add_argument("--budgets", help="a mix such as 1:0.34,2:0.43,3:0.23, in place of --epsilons")
     parser.add_argument("--features", default="auto")
@@ -59,7 +60,8 @@ def main() -> None:
     drawn = {}
     for seed in range(asked.seeds):
         began = time.perf_counter()
-        data = datasets.load(asked.dataset, DatasetRequest(data_dir=asked.data_dir, seed=seed, **sizes))
+        draw = seed if asked.draw is None else asked.draw
+        data = datasets.load(asked.dataset, DatasetRequest(data_dir=asked.data_dir, seed=draw, **sizes))
         features = features_for(data.public_inputs, asked.features, seed=seed)
         queries = cluster_queries(data.public_inputs, features, queries=asked.queries, seed=seed)
         drawn[seed] = data, queries, said(queries, data.private_inputs, data.private_labels, classes=data.classes)

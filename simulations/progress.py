@@ -95,17 +95,16 @@ class ProgressStage:
         self._last = started
         self._bar: Progress | None = None
 
-    def update(self, done: int, total: int) -> None:
-        """Shows that `done` of `total` items are finished."""
-        if self._reporter.live:
-            self._show_bar(done, total)
-            return
+    def update(self, done: int, total: int, *, kept: int = 0, doing: str = "") -> None:
+        """Shows that `done` of `total` items are finished, of which `kept` took no time, and which one is next."""
         now = time.monotonic()
-        if now - self._last >= _EVERY_S and done < total:
+        rate = (done - kept) / max(now - self._started, 1e-9)
+        if self._reporter.live:
+            self._show_bar(done, total, f"{rate:.1f}/s", doing)
+        elif now - self._last >= _EVERY_S and done < total:
             self._last = now
-            rate = done / (now - self._started)
             left = f", {(total - done) / rate:.0f} s left" if rate > 0 else ""
-            self._reporter.say(f"{self._title}: {done}/{total}, {rate:.1f}/s{left}")
+            self._reporter.say(f"{self._title}: {done}/{total}, {rate:.1f}/s{left}{doing and f'; now {doing}'}")
 
     def close(self) -> None:
         """Removes the line from the terminal."""
@@ -113,7 +112,7 @@ class ProgressStage:
             self._bar.stop()
             self._bar = None
 
-    def _show_bar(self, done: int, total: int) -> None:
+    def _show_bar(self, done: int, total: int, rate: str, doing: str) -> None:
         self._reporter.show(self)
         if self._bar is None:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -128,6 +127,6 @@ class ProgressStage:
                 transient=True,
             )
             self._bar.start()
-            self._bar.add_task(self._title, total=total, rate="")
-        rate = done / max(time.monotonic() - self._started, 1e-9)
-        self._bar.update(self._bar.task_ids[0], completed=done, total=total, rate=f"{rate:.1f}/s")
+            self._bar.add_task(self._title, total=total, rate=rate)
+        shown = f"{self._title}{doing and f', {doing}'}"
+        self._bar.update(self._bar.task_ids[0], description=shown, completed=done, total=total, rate=rate)

@@ -141,6 +141,7 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
     """
     rows: list[Row] = []
     read: tuple[int, DatasetInputs, DatasetInputs, list[Grouping]] | None = None
+    there = 0
     first: list[Grouping] = []  # numbers are cut where those of the first seed are, so that seeds have the same groups
     with reporter.stage(counted(len(comparison.cells), "cell")) as stage:
         for done, (seed, name, epsilon) in enumerate(comparison.cells, 1):
@@ -158,18 +159,19 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
             )
             path = kept / f"{content_digest(text=about)}.json"
             if path.exists():
-                row = read_json(path)
+                row, there = read_json(path), there + 1
             else:
                 task = Task(
                     inputs=inputs, encoded=features, usual_student=usual, epsilon=epsilon, seed=seed, host=host,
                     reporter=reporter,
                 )  # fmt: skip
                 at = "" if epsilon is None else f", epsilon {epsilon:g}"
-                with reporter.stage(f"{name}{at}, seed {seed}"):
+                cell = f"{name}{at}, seed {seed}"
+                stage.update(done - 1, len(comparison.cells), kept=there, doing=cell)
+                with reporter.stage(cell):
                     row = _row(name, task, groups)
                 write_atomically(path, json.dumps(row))
             rows.append(row)
-            stage.update(done, len(comparison.cells))
     place = {name: at for at, name in enumerate(comparison.methods)}
     return _with_gains(sorted(rows, key=lambda row: (place[row["method"]], row["epsilon"] or 0.0, row["seed"])))
 

@@ -9,6 +9,8 @@ import numpy as np
 import psutil
 import pytest
 
+from coordinator.queries.choice import cluster_queries
+from coordinator.queries.features import features_for
 from protocols.errors import EngineFailed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
@@ -18,6 +20,7 @@ from simulations.datasets.dataset import DatasetRequest
 from simulations.engines import open_engine
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 from simulations.stages.cast import cast_votes
+from simulations.stages.record_cells import find_cells
 from simulations.stages.record_votes import contributions
 from tests.contract.test_level_contract import Opened, TotalNoise, labelled
 from tests.harness import transport_contract
@@ -46,26 +49,24 @@ ALL = [*NAMES, *map(str, range(CASTING)), *PARTIES]
 
 
 def cast_digits(folder, engine):
-    """The votes of 6 parties' teachers on scikit-learn's digits, trained on the engine that the function opens."""
+    """The votes of 6 parties' teachers on scikit-learn's digits, and what their records say, by the engine that the
+    function opens."""
     dataset = datasets.load("digits", DatasetRequest(seed=0))
     holdings = partition(dataset, parties=CASTING, scheme=parse_partition("iid"), seed=0)
-    return cast_votes(
-        dataset,
-        [teacher_shards(records, None, teachers=TEACHERS, seed=0) for records in holdings],
-        teacher="logistic_regression",
-        seed=0,
-        engine=engine,
-        cache_dir=folder,
-        on_stage=lambda name, done, total: None,
-    )
+    here = {"engine": engine, "cache_dir": folder, "on_stage": lambda name, done, total: None}
+    shards = [teacher_shards(records, None, teachers=TEACHERS, seed=0) for records in holdings]
+    pool = dataset.public_inputs
+    queries = cluster_queries(pool, features_for(pool, "raw", seed=0), queries=20, seed=0)
+    cast = cast_votes(dataset, shards, teacher="logistic_regression", seed=0, **here)
+    return cast, np.concatenate(find_cells(dataset, holdings, queries, **here))
 
 
 def carried_by(engine, folder):
     """What each study released, and the noise of those in which teachers vote.
 
     "contract": what the contract of transports asks for; "shares", "masked": labellings of teachers' votes, with
-    "total" and "opened", their noise; a labelling of records' votes for each level and kind of features; "cast", the
-    votes of teachers that were trained in its workers; and "echo", the observations of the engine contract, with a
+    "total" and "opened", their noise; a labelling of records' votes for each level and kind of features; "cast" and
+    "cells", what teachers and records said in its workers; and "echo", the observations of the engine contract, with a
     worker's "death", the processes that it "left", what was "printed", and the "log".
     """
     seen, log = {}, folder / "engine.log"
@@ -90,7 +91,7 @@ def carried_by(engine, folder):
     def body(exchange):
         within = WithinRun(exchange)
         within.run(host, NAMES, labellings)
-        seen["cast"] = cast_digits(folder / "cast", lambda: within)
+        seen["cast"], seen["cells"] = cast_digits(folder / "cast", lambda: within)
         # What a host of Flower prints does not reach the person.
         bug = b"bug:printed by a host" if engine == "flower" else b"bug"
         seen["echo"] = within.run(ECHO, PARTIES, partial(observe, bug=bug))

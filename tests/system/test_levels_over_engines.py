@@ -34,6 +34,8 @@ def test_records_release_the_same_sums_over_every_engine_as_in_one_process(carri
     check_same(carried[case], expected)
 
 
-def test_every_engine_casts_the_votes_of_one_process_from_the_same_seed(carried, tmp_path):
-    np.testing.assert_array_equal(carried["cast"].votes, cast_digits(tmp_path, EngineHere).votes)
+def test_every_engine_casts_the_votes_of_one_process_and_its_records_say_the_same(carried, tmp_path):
+    cast, cells = cast_digits(tmp_path, EngineHere)
+    np.testing.assert_array_equal(carried["cast"].votes, cast.votes)
+    np.testing.assert_array_equal(carried["cells"], cells)
     assert carried["cast"].trained == CASTING * TEACHERS

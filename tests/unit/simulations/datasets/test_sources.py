@@ -125,11 +125,10 @@ def small_mnist(monkeypatch):
 def test_mnist_reads_the_official_idx_files_and_the_keras_archive_alike(tmp_path, small_mnist):
     request = DatasetRequest(seed=0, data_dir=_mnist_folder(tmp_path, small_mnist), test_size=5)
     official = datasets.load("mnist", request)
-    parts = (official.private_labels, official.public_labels, official.test_labels)
-    assert [len(part) for part in parts] == [40, 25, 5]
+    assert (len(official.private_labels), len(official.public_labels), len(official.test_labels)) == (40, 25, 5)
     np.testing.assert_allclose(official.public_inputs[3], small_mnist[2][drawn(30, request)[3]] / 255, atol=1e-6)
-    names = ("x_train", "y_train", "x_test", "y_test")
-    np.savez(tmp_path / "mnist" / "mnist.npz", **dict(zip(names, small_mnist, strict=True)))
+    arrays = zip(("x_train", "y_train", "x_test", "y_test"), small_mnist, strict=True)
+    np.savez(tmp_path / "mnist" / "mnist.npz", **dict(arrays))
     keras = datasets.load("mnist", request)
     np.testing.assert_array_equal(official.private_inputs, keras.private_inputs)
     np.testing.assert_array_equal(official.test_labels, keras.test_labels)

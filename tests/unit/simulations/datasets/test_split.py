@@ -56,10 +56,9 @@ def test_a_smaller_private_part_is_a_choice_and_a_larger_one_is_refused():
     assert len(parts.private) == 20
     with refuses(InvalidInput, 41, 30, 40):
         cut(strata, groups=None, sizes=(41, 30, 30), name="toy", rng=np.random.default_rng(0))
-    with refuses(InvalidInput, "0 for the private part"):
-        cut(strata, groups=None, sizes=(None, 70, 30), name="toy", rng=np.random.default_rng(0))
-    with refuses(InvalidInput, "0 for the private part"):
-        cut(strata, groups=None, sizes=(None, 300, 30), name="toy", rng=np.random.default_rng(0))
+    for public in (70, 300):
+        with refuses(InvalidInput, "0 for the private part"):
+            cut(strata, groups=None, sizes=(None, public, 30), name="toy", rng=np.random.default_rng(0))
 
 
 def test_an_official_test_set_is_public_from_its_start_and_test_from_its_end():
