@@ -63,7 +63,8 @@ def study(data: str, parties: int, out: Path, *, printed: bool) -> str:
             code, _, errors = simulate(f"{command.removeprefix('conclave-simulate ')} --out {again}")
             print(f"exit {code}: {command}" + (f"\n{errors[-400:]}" if code else ""), file=sys.stderr, flush=True)
     records, teachers = found["record"], found["teacher"]
-    gain = records["student_accuracy"] - records["baselines"]["single_party_accuracy_mean"]
+    alone = (records["baselines"][name] for name in ("single_party_accuracy_mean", "majority_class_accuracy"))
+    gain = records["student_accuracy"] - max(alone)
     teacher = teachers.get("teacher_accuracy_mean", records["baselines"]["single_party_accuracy_mean"])
     words = " ".join((told + errors).split())
     warned = "" if teachers else "refused"

@@ -21,7 +21,9 @@ All of it is post-processing of what was released: it costs nothing.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import scipy
@@ -167,9 +169,7 @@ def fit(
     z, entry = mean @ seen, noise * float((seen**2).sum(axis=0).max())
     # The variance of a target's column over classes that are alike, which sampling n units leaves.
     problem = _Problem(z, moment, entry, 1 / (columns + 1) / units)
-    found = problem.likeliest()
-    mixed = problem.with_classes(found)
-    softmax = problem.softmax(mixed, code)
+    found, mixed, softmax = _begun(_Given.of(problem, code))
     if residuals is not None:
         told = problem.residuals(residuals, problem.certainty(mixed, softmax, code) * softmax, code)
         softmax = problem.softmax(mixed, code, told)
@@ -183,6 +183,31 @@ def fit(
     near = certainty * _OF_NEIGHBOURS * wider.smoothness * neighbours.spread @ wider.weights @ code.T
     probabilities = as_probabilities(scores.scores(neighbours.phi) + near)
     return replace(scores, log_likelihood=wider.log_likelihood, near=probabilities)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a fit starts from, compared by its digest."""
+
+    digest: bytes = field(repr=False)
+    problem: _Problem = field(repr=False, compare=False)
+    code: Float64[ndarray, "classes contrasts"] = field(repr=False, compare=False)
+
+    @staticmethod
+    def of(problem: _Problem, code: Float64[ndarray, "classes contrasts"]) -> _Given:
+        moment = problem.moment
+        digest = hashlib.sha256(f"{moment.phi.shape} {code.shape} {problem.entry!r} {problem.sampling!r}".encode())
+        for each in (problem.z, code, moment.phi, moment.weights, moment.of):
+            digest.update(np.ascontiguousarray(each).data)
+        return _Given(digest.digest(), problem, code)
+
+
+@lru_cache(maxsize=1)  # with a second sum a fit begins as that of the first one alone
+def _begun(given: _Given) -> tuple[_Found, _Found, Float64[ndarray, "rows contrasts"]]:
+    """The likeliest scores by least squares, those averaged with classes alone, and of these the softmax."""
+    found = given.problem.likeliest()
+    mixed = given.problem.with_classes(found)
+    return found, mixed, given.problem.softmax(mixed, given.code)
 
 
 def _covariance(made: Float64[ndarray, "rows rows"]) -> Float64[ndarray, "rows rows"]:

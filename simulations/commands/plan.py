@@ -52,7 +52,10 @@ _POOL = 10_000
 _FLAGS = [
     click.option("--optimise", is_flag=True, help="Choose noise, threshold and pool; reads no data."),
     click.option("--accuracy", type=float, help="--optimise: assumed mean accuracy of the teachers; --votes-by record: "
-                 "assumed accuracy of the best possible model [0.8 for tables, 0.98 for images]."),
+                 "assumed accuracy of the best possible model, were classes equally frequent [0.8 for tables, 0.98 for "
+                 "images]."),
+    click.option("--majority", type=float, help="--votes-by record: share of the most frequent class, from a register "
+                 "or publication; never from private labels [as published of the data set; else classes are equal]."),
     click.option("--concentration", type=float, help="--optimise: how similar queries are in difficulty: "
                  f"small, some are easy and others hard; large, all alike [{CONCENTRATION_OF_MORE:g}; two classes: "
                  f"{CONCENTRATION_OF_TWO:g}]."),
@@ -65,7 +68,7 @@ _FLAGS = [
                  "[the teachers' mean accuracy]."),
     click.option("--out", type=click.Path(), help="--optimise: folder for the frontier as CSV, JSON and a figure."),
 ]  # fmt: skip
-_NAMES = tuple("accuracy concentration pilot pilot_kind pilot_labels objective min_accuracy out".split())
+_NAMES = tuple("accuracy majority concentration pilot pilot_kind pilot_labels objective min_accuracy out".split())
 # Settings that --optimise cannot plan with other values.
 _PLANNED = {
     "view": "label",
@@ -246,6 +249,7 @@ def _plan_of_records(flags: dict[str, Any], settings: Experiment, reporter: Repo
     """Rehearses studies of record votes, and prints what they are worth. Raises InvalidInput."""
     from protocols.reading import read_json
     from protocols.release.counts import read_counts
+    from simulations.datasets.sources import published_majority
     from simulations.planning.records import Publics, compare, rehearse
     from simulations.stages.inputs import load_dataset
 
@@ -253,8 +257,12 @@ def _plan_of_records(flags: dict[str, Any], settings: Experiment, reporter: Repo
         raise InvalidInput(
             "--optimise plans teachers' votes; leave it out with --votes-by record, which plans by itself"
         )
-    dataset = load_dataset(settings, host_from(flags))
-    publics = Publics.of(settings, dataset)
+    dataset, majority = load_dataset(settings, host_from(flags)), flags["majority"]
+    if majority is not None and flags["counts"] is not None:
+        raise InvalidInput("--majority and --counts are given, and a count tells of all classes; allowed: one of them")
+    if majority is None:
+        majority = published_majority(settings.dataset)
+    publics = Publics.of(settings, dataset, majority=majority)
     if (told := flags["counts"]) is not None:
         publics = publics.counted(read_counts(read_json(Path(told)), where=str(told)))
     accuracy = _USUAL_ACCURACY[dataset.kind] if flags["accuracy"] is None else float(flags["accuracy"])
@@ -296,6 +304,7 @@ def _record_document(
         "verdict": compared.verdict,
         "worth": compared.worth,
         "assumed_accuracy": accuracy,
+        "assumed_majority": None if publics.frequent is None else float(publics.frequent.max()),
         "rehearsals": len(rehearsed.tasks),
         "parties": len(publics.sizes),
         "population": publics.population,
@@ -376,7 +385,7 @@ def _print_records(
     click.echo(f"verdict    {compared.verdict}")
     click.echo(
         "It rests on made-up labels of the public pool: compare settings by it, and do not expect its accuracies. "
-        "--accuracy says how predictable the task is."
+        "--accuracy says how predictable the task is, --majority how frequent its most frequent class."
     )
     click.echo(f"run it     {command}")
 

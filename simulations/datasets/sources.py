@@ -74,6 +74,12 @@ def _published() -> dict[str, dict[str, Any]]:
     return {**found, heart_disease.FOLDER: heart_disease.about()}
 
 
+def published_majority(name: str | None) -> float | None:
+    """The share of the most frequent class among all records, as it was published; None where that is not known."""
+    share: float | None = _published().get(name or "", {}).get("majority")
+    return share
+
+
 def data_folder(data_dir: Path | None) -> Path | None:
     """The folder given, else the one that CONCLAVE_DATA names, else None."""
     if data_dir is not None:

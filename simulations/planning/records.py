@@ -1,14 +1,10 @@
 """Plan a study of record votes: which public queries, what its labels are worth, and beside what.
 
-Everything comes from public figures (hospitals, records of each, classes, columns, budgets) and from rehearsals: the
-real study, with its noise and its soft labels, on stand-in tasks of the public pool. No private or test record, and no
-true label, is in reach of anything here.
+Everything comes from public figures (hospitals, records of each, classes, how frequent they are where that was
+published or counted, columns, budgets) and from rehearsals: the real study, with its noise and its soft labels, on
+stand-in tasks of the public pool. No private or test record, and no true label, is in reach of anything here.
 
-Each stand-in gives every pool record a probability of each class, as predictable as the best model is assumed to be.
-For a table it is a multinomial logistic model with random coefficients of the standardised features; for images each
-class has a cluster of the pool, and a record is mostly of the class whose cluster it lies in. The hospitals'
-stand-in records are drawn from the pool, and their labels from those probabilities; hospitals are alike, or each sees
-each class more or less often. One hospital alone, all together and teachers are compared on the same tasks.
+One hospital alone, all together and teachers are compared on the same tasks (stand_ins.py).
 """
 
 from __future__ import annotations
@@ -18,10 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-import scipy.special
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
-from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 from coordinator.queries.choice import GRADED
@@ -29,6 +23,7 @@ from coordinator.students import student_kind
 from coordinator.students.student import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.release.counts import ANY, EVERYWHERE, Count
 from protocols.study.count_cells import NO_LABEL
 from protocols.study.findings import OneLabel
@@ -37,6 +32,7 @@ from protocols.study.votes import TeacherVotes, UnitSums, unit_sums
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import said
 from simulations.datasets.dataset import Dataset
+from simulations.planning.stand_ins import LEAST_SHARE, StandIn, stand_in
 from simulations.progress import ProgressStage
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import (
@@ -54,107 +50,6 @@ from simulations.stages.inputs import party_count
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import label_record_seed
 
-# A class is at least so frequent where a count finds none of it.
-_LEAST_SHARE = 1e-3
-# How much hospitals differ, where they do: the standard deviation of their own log-odds of each class.
-_OWN_LOG_ODDS = 1.0
-# Below any probability that matters; its logarithm is finite.
-_TINY = 1e-30
-_BISECTIONS = 50
-_LARGEST_SCALE = 1e4
-
-
-@dataclass(frozen=True, eq=False)
-class StandIn:
-    """One made-up task. chances: of each class, for each pool record; rows, labels: of each hospital's records."""
-
-    chances: Float64[ndarray, "pool classes"] = field(repr=False)
-    rows: tuple[Int64[ndarray, " records"], ...] = field(repr=False)
-    labels: tuple[Int64[ndarray, " records"], ...] = field(repr=False)
-
-    @property
-    def best(self) -> float:
-        """The accuracy of the best possible model."""
-        return float(self.chances.max(axis=1).mean())
-
-    @property
-    def guessing(self) -> float:
-        """The accuracy of the most frequent class."""
-        return float(self.chances.mean(axis=0).max())
-
-    def accuracy(self, predicted: Int64[ndarray, " pool"]) -> float:
-        """The expected accuracy of these labels of the pool."""
-        return float(self.chances[np.arange(len(predicted)), predicted].mean())
-
-
-def stand_in(
-    features: Float32[ndarray, "pool features"],
-    *,
-    classes: int,
-    accuracy: float,
-    sizes: Int64[ndarray, " parties"],
-    images: bool,
-    differ: bool,
-    rng: np.random.Generator,
-    shares: Float64[ndarray, "parties classes"] | None = None,
-) -> StandIn:
-    """A made-up task over the pool.
-
-    features: by which pool records are compared; accuracy: of the best possible model, above 1/classes and at most 1;
-    sizes: records of each hospital; differ: whether each sees some classes more often than the others do; shares: of
-    the classes at each, where a count told them. Raises InvalidInput.
-    """
-    if not 1 / classes < accuracy <= 1:
-        raise InvalidInput(f"accuracy is {accuracy:g}; allowed: above {1 / classes:g} (guessing), at most 1")
-    flat = features.reshape(len(features), -1).astype(np.float64)
-    chances = (_groups if images else _logistic)(flat, classes, accuracy, rng)
-    rows = tuple(rng.integers(len(flat), size=int(size)) for size in sizes)
-    own = rng.normal(size=(len(sizes), classes)) * (_OWN_LOG_ODDS if differ else 0.0)
-    if shares is not None:
-        own = np.log(np.maximum(shares, _LEAST_SHARE)) - np.log(np.maximum(chances.mean(axis=0), _LEAST_SHARE))
-    labels = tuple(
-        _drawn(scipy.special.softmax(np.log(np.maximum(chances[each], _TINY)) + shift, axis=1), rng)
-        for each, shift in zip(rows, own, strict=True)
-    )
-    return StandIn(chances, rows, labels)
-
-
-def _logistic(
-    features: Float64[ndarray, "pool features"], classes: int, accuracy: float, rng: np.random.Generator
-) -> Float64[ndarray, "pool classes"]:
-    spread = features.std(axis=0)
-    used = spread > 0
-    standard = (features[:, used] - features[:, used].mean(axis=0)) / spread[used]
-    # Coefficients along what the columns have in common, as those of real labels are: not along any one alone.
-    scores = standard @ (standard.T @ (standard @ (standard.T @ rng.normal(size=(len(standard), classes)))))
-    scores /= scores.std()
-    low, high = 0.0, _LARGEST_SCALE
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        found = scipy.special.softmax(middle * scores, axis=1).max(axis=1).mean()
-        low, high = (middle, high) if found < accuracy else (low, middle)
-    return np.asarray(scipy.special.softmax(high * scores, axis=1))
-
-
-def _groups(
-    features: Float64[ndarray, "pool features"], classes: int, accuracy: float, rng: np.random.Generator
-) -> Float64[ndarray, "pool classes"]:
-    # One a class: one hospital's own model of digits, garments, pneumoniamnist and glyphs has .91, .81, .83, .84, and
-    # of stand-ins with one group .86, .93, .96, .88, with three .62, .68, .85, .63.
-    groups = min(classes, len(features))
-    found = KMeans(groups, n_init=1, random_state=int(rng.integers(2**31))).fit_predict(features)
-    nearest = (rng.permutation(groups) % classes)[found]
-    chances = np.full((len(features), classes), (1 - accuracy) / (classes - 1))
-    chances[np.arange(len(features)), nearest] = accuracy
-    return chances
-
-
-def _drawn(chances: Float64[ndarray, "records classes"], rng: np.random.Generator) -> Int64[ndarray, " records"]:
-    below = np.cumsum(chances, axis=1)
-    below[:, -1] = 1.0
-    return (rng.random((len(chances), 1)) > below).sum(axis=1)
-
-
 # Stand-in tasks that each candidate is rehearsed on: fewer of images and of large pools, which take longer.
 _REHEARSALS = {"table": 8, "image": 3}
 _REHEARSED_RECORDS, _FEWEST_REHEARSALS = 40_000, 3
@@ -170,19 +65,25 @@ _NEAREST = (1, 3)
 class Publics:
     """What is public: the pool, classes and columns (as a data set without private and test parts), and numbers.
 
-    population: of protected units, which replace-one makes public; sizes: records of each hospital; shares: of the
-    classes at each, where a count told them.
+    population: of protected units, which replace-one makes public; sizes: records of each hospital; frequent: the share
+    of each class in all, None where it is not known; shares: those at each hospital, where a count told them.
     """
 
     pool: Dataset = field(repr=False)
     population: int
     sizes: Int64[ndarray, " parties"]
+    frequent: Float64[ndarray, " classes"] | None = None
     shares: Float64[ndarray, "parties classes"] | None = None
 
     @classmethod
-    def of(cls, settings: Experiment, dataset: Dataset) -> Publics:
-        """The public part of a data set. Raises InvalidInput."""
-        parties = party_count(settings, dataset)
+    def of(cls, settings: Experiment, dataset: Dataset, *, majority: float | None) -> Publics:
+        """The public part of a data set. majority: the share of the most frequent class, the others are then equally
+        frequent; None where it is not known. Raises InvalidInput."""
+        parties, classes, frequent = party_count(settings, dataset), dataset.classes, None
+        if majority is not None:
+            if not 1 / classes <= majority < 1:
+                raise InvalidInput(f"majority is {majority:g}; allowed: from 1/{classes} to below 1")
+            frequent = np.array([majority, *[(1 - majority) / (classes - 1)] * (classes - 1)])
         if isinstance(parse_partition(settings.partition), BySite) and dataset.private_sites is not None:
             sizes = np.bincount(dataset.private_sites, minlength=parties)
         else:
@@ -200,7 +101,7 @@ class Publics:
             private_sites=None,
             private_patients=None,
         )
-        return cls(pool, population_of(settings.unit, dataset, parties), sizes)
+        return cls(pool, population_of(settings.unit, dataset, parties), sizes, frequent)
 
     def counted(self, counts: Sequence[Count]) -> Publics:
         """The same with as many records of each class at each hospital as a count of patients told.
@@ -224,8 +125,9 @@ class Publics:
                 f"the plan's {parties} hospitals and {classes} classes, by label"
             )
         sizes = np.maximum(np.rint(found.sum(axis=1)).astype(np.int64), 2)
-        shares = found / np.maximum(found.sum(axis=1, keepdims=True), _LEAST_SHARE)
-        return replace(self, population=int(sizes.sum()), sizes=sizes, shares=shares)
+        shares = found / np.maximum(found.sum(axis=1, keepdims=True), LEAST_SHARE)
+        frequent = found.sum(axis=0) / max(found.sum(), LEAST_SHARE)
+        return replace(self, population=int(sizes.sum()), sizes=sizes, frequent=frequent, shares=shares)
 
     def mapped(self, features: Float32[ndarray, "pool features"]) -> Publics:
         """The same with these features of the pool in place of images or text."""
@@ -282,21 +184,27 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
             f"record_queries is {settings.record_queries!r} and bins {settings.bins}; allowed: columns, with bins, for "
             f"a table; clusters:N for a pool of at least {3 * _CLUSTERS[publics.pool.kind][0]} records"
         )
-    features = _features(settings, publics, offered[0])
-    count = len(features)
-    shown = np.arange(count)
-    if count > _MOST_POOL:
-        shown = np.sort(simulation_rng(settings.data_seed, "rehearsed pool").choice(count, _MOST_POOL, replace=False))
-    whole, features = features, features[shown]
+    pool = publics.pool
+    first = query_map(settings.changed(**offered[0]), pool, population=publics.population)
+    mapped = is_graded(settings) or not pool.has_cells
+    seen = first.features(pool.public_inputs) if mapped else pool.public_inputs
+    shown = np.arange(len(seen))
+    if len(seen) > _MOST_POOL:
+        rng = simulation_rng(settings.data_seed, "rehearsed pool")
+        shown = np.sort(rng.choice(len(seen), size=_MOST_POOL, replace=False))
+    features = (pool.public_inputs if pool.has_cells else seen)[shown]
     tasks = tuple(_tasks(settings, publics, features, accuracy))
-    if not (publics.pool.has_cells or is_graded(settings)):
-        # Mapped once: the centres of clusters, and who is nearest to them, are the same.
-        settings, publics = settings.changed(features="raw"), publics.mapped(whole)
+    if mapped:
+        # Once: a record has the same features in every rehearsal, and so have centres of clusters.
+        settings, publics = settings.changed(features="raw"), publics.mapped(seen)
+        first = replace(first, features=FeatureMap(seen.shape[1:]))
     found: list[Candidate] = []
     targets: list[tuple[Float32[ndarray, "pool classes"], ...]] = []
     for number, given in enumerate(offered):
         reached = partial(_reached, stage, before=number * len(tasks), of=len(offered) * len(tasks))
-        made, soft = _rehearsed(settings, publics, shown, budgets, tasks, given, reached)
+        chosen = settings.changed(**given)
+        queries = query_map(chosen, publics.pool, population=publics.population) if number else first
+        made, soft = _rehearsed(chosen, publics, shown, budgets, tasks, given, queries, reached)
         found.append(made)
         targets.append(soft)
     best = max(range(len(found)), key=lambda at: found[at].pool_labels)
@@ -305,15 +213,6 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
 
 def _reached(stage: ProgressStage, done: int, *, before: int, of: int) -> None:
     stage.update(before + done, of)
-
-
-def _features(settings: Experiment, publics: Publics, given: dict[str, int | str]) -> Float32[ndarray, "pool features"]:
-    """The pool as its records are compared: of images and text, by the feature map of the queries."""
-    pool = publics.pool
-    if pool.has_cells:
-        return pool.public_inputs
-    queries = query_map(settings.changed(**given), pool, population=publics.population)
-    return queries.features(pool.public_inputs)
 
 
 def _tasks(
@@ -329,6 +228,7 @@ def _tasks(
             sizes=publics.sizes,
             images=pool.kind == "image",
             differ=not isinstance(parse_partition(settings.partition), Iid),
+            frequent=publics.frequent,
             shares=publics.shares,
             rng=simulation_rng(settings.data_seed, "stand-in", number),
         )
@@ -353,16 +253,16 @@ def _candidates(settings: Experiment, publics: Publics) -> Iterator[dict[str, in
 
 
 def _rehearsed(
-    settings: Experiment,
+    chosen: Experiment,
     publics: Publics,
     shown: Int64[ndarray, " labelled"],
     budgets: Budgets,
     tasks: tuple[StandIn, ...],
     given: dict[str, int | str],
+    queries: Blocks,
     rehearsed: Callable[[int], None],
 ) -> tuple[Candidate, tuple[Float32[ndarray, "pool classes"], ...]]:
-    chosen, pool = settings.changed(**given), publics.pool
-    queries = query_map(chosen, pool, population=publics.population)
+    pool = publics.pool
     made_of = partial(make_record_study, queries=queries, population=publics.population, pool=len(pool.public_inputs))
     study = made_of(chosen, budgets, labelled=pool.labelled)
     as_often = chosen.changed(residuals=unit_sums(study).residuals)
@@ -421,9 +321,10 @@ class RehearsedTeachers:
 class ForeseenAccuracies:
     """Expected accuracies on the stand-in tasks.
 
-    student: of the labels of record votes; alone: one hospital's own model, in the mean; pooled: of all records without
-    privacy; best: the best possible model; guessing: the most frequent class; gain: student - alone; spread: its
-    standard deviation over stand-ins; teachers: None where no study of teachers can be made.
+    student: of the labels of record votes; alone: one hospital's own model, in the mean, or the most frequent class for
+    every record where that is more often right; pooled: of all records without privacy; best: the best possible model;
+    guessing: the most frequent class; gain: student - alone; spread: its standard deviation over stand-ins; teachers:
+    None where no study of teachers can be made.
     """
 
     student: float
@@ -443,8 +344,8 @@ class ForeseenAccuracies:
 
     @property
     def worth(self) -> bool:
-        """Whether the student is surely better than one hospital's own model, by `interval`, and than guessing."""
-        return self.interval[0] > 0 and self.student > self.guessing
+        """Whether the student is surely better than one hospital alone, by `interval`."""
+        return self.interval[0] > 0
 
     @property
     def votes_by(self) -> str:
@@ -460,7 +361,10 @@ class ForeseenAccuracies:
     def verdict(self) -> str:
         """The recommendation in one sentence."""
         low, high = self.interval
-        margin = f"{self.gain:+.3f} beside one hospital's own model (95 %: {low:+.3f} to {high:+.3f})"
+        margin = (
+            f"{self.gain:+.3f} beside one hospital alone (95 %: {low:+.3f} to {high:+.3f}); the most frequent class "
+            f"for everybody is right for {self.guessing:.3f}"
+        )
         if (teachers := self.better) is not None:
             return (
                 f"let teachers vote: {teachers.labels} labels at sigma {teachers.sigma:g} are expected to "
@@ -481,7 +385,7 @@ def compare(settings: Experiment, publics: Publics, rehearsed: Rehearsed) -> For
         rng = simulation_rng(settings.data_seed, "comparison", number)
         students.append(task.accuracy(_predicted(features, features, targets)))
         own = [_model(features, task, [party]) for party in range(min(len(task.rows), _MOST_MODELS))]
-        alone.append(float(np.mean([task.accuracy(predicted) for predicted in own])))
+        alone.append(max(task.guessing, float(np.mean([task.accuracy(predicted) for predicted in own]))))
         pooled.append(task.accuracy(_model(features, task, range(len(task.rows)), rng=rng)))
         votes.append(np.stack(own))
     gains = np.array(students) - np.array(alone)

@@ -8,7 +8,8 @@ import pytest
 from protocols.errors import InvalidInput
 from protocols.release.counts import Count
 from simulations.datasets.dataset import Dataset
-from simulations.planning.records import ForeseenAccuracies, Publics, RehearsedTeachers, compare, rehearse, stand_in
+from simulations.planning.records import ForeseenAccuracies, Publics, RehearsedTeachers, compare, rehearse
+from simulations.planning.stand_ins import stand_in
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment
 from tests.harness.refusals import refuses
@@ -30,9 +31,9 @@ TABLE = Dataset(
 )
 
 
-def planned(dataset=TABLE, *, accuracy=0.8, **changed):
+def planned(dataset=TABLE, *, accuracy=0.8, majority=None, **changed):
     settings = experiment(**({"votes_by": "record", "parties": 4, "budgets": "1", "bins": 3} | changed))
-    publics = Publics.of(settings, dataset)
+    publics = Publics.of(settings, dataset, majority=majority)
     with Reporter(quiet=True).stage("test") as stage:
         rehearsed = rehearse(settings, publics, accuracy=accuracy, stage=stage)
     return settings, publics, rehearsed
@@ -42,6 +43,23 @@ def figures(rehearsed):
     return [
         (each.words, each.cell_labels, each.pool_labels, each.study.gaussian.sigma) for each in rehearsed.candidates
     ]
+
+
+@pytest.mark.parametrize("images", [False, True])
+def test_a_stand_ins_classes_are_as_frequent_as_is_known(images):
+    frequent = np.array([0.7, 0.1, 0.2])
+    made = stand_in(
+        INPUTS, classes=3, accuracy=0.97, sizes=np.array([30]), images=images, differ=False,
+        rng=np.random.default_rng(0), frequent=frequent,
+    )  # fmt: skip
+    assert made.chances.mean(axis=0) == pytest.approx(frequent, abs=0.03)
+
+
+def test_of_a_rare_outcome_a_plan_promises_nothing_that_the_most_frequent_class_gives():
+    rare = compare(*planned(budgets="4", parties=140, majority=0.92))
+    assert rare.guessing == pytest.approx(0.92, abs=0.001)
+    assert rare.alone >= rare.guessing
+    assert not rare.worth
 
 
 @pytest.mark.parametrize(("images", "classes", "accuracy"), [(False, 2, 0.8), (False, 5, 0.6), (True, 3, 0.9)])
@@ -81,7 +99,7 @@ def counts_of(told):
 
 
 def test_a_plan_takes_the_records_and_classes_of_each_hospital_from_a_count():
-    publics = Publics.of(experiment(votes_by="record", parties=2, budgets="1"), TABLE)
+    publics = Publics.of(experiment(votes_by="record", parties=2, budgets="1"), TABLE, majority=None)
     told = [("all", "no", 950, 960), ("a", "no", 900, 960), ("a", "yes", 100, 120), ("b", "no", None, 200),
             ("b", "yes", 450, 470), ("b", "missing", 5, 9)]  # fmt: skip
     counted = publics.counted(counts_of(told))
@@ -97,10 +115,18 @@ def test_a_plan_takes_the_records_and_classes_of_each_hospital_from_a_count():
         publics.counted(counts_of([*told, ("c", "no", 5, 9), ("c", "yes", 5, 9)]))
 
 
-@pytest.mark.parametrize("accuracy", [0.5, 0.0, 1.1])
-def test_an_accuracy_that_no_model_can_have_is_refused(accuracy):
-    with refuses(InvalidInput, "0.5"):
-        planned(accuracy=accuracy)
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        *[({"accuracy": accuracy}, "0.5") for accuracy in (0.5, 0.0, 1.1)],
+        *[({"majority": majority}, "1/2") for majority in (0.4, 1.0)],
+        ({"parties": 400}, "1 records"),
+        ({"record_queries": "clusters:20"}, "columns, with bins, for a table"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(given, words):
+    with refuses(InvalidInput, words):
+        planned(**given)
 
 
 def test_a_plan_depends_on_nothing_private_but_how_many_records_there_are():
@@ -164,16 +190,6 @@ def test_teachers_are_recommended_where_their_student_is_expected_to_be_better()
     assert worse.verdict.startswith("not worth its budget")
     guessed = ForeseenAccuracies(**(base | {"guessing": 0.7}), teachers=None)
     assert guessed.verdict.startswith("not worth its budget")
-
-
-def test_hospitals_with_one_record_cannot_be_planned_for():
-    with refuses(InvalidInput, "1 records"):
-        planned(parties=400)
-
-
-def test_queries_that_the_data_cannot_have_are_refused():
-    with refuses(InvalidInput, "columns, with bins, for a table"):
-        planned(record_queries="clusters:20")
 
 
 def test_images_are_mapped_once_and_their_queries_are_clusters():
