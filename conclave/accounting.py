@@ -235,5 +235,6 @@ def charged_parts(
 
 
 def one_unit(sensitivity: float, mechanism: Mechanism, *, classes: int) -> Sensitivity:
-    """What one unit moves; sensitivity: > 0, in votes."""
+    """What one unit moves; sensitivity: > 0, in votes. Raises InvalidInput."""
+    check_whole("classes", classes, least=2)
     return Sensitivity.always(np.array([sensitivity], np.float64), delta_squared=mechanism.squared_move(classes))

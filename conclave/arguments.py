@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 from protocols.bounds.rdp import check_budget
 from protocols.errors import InvalidInput
 from protocols.installing import install
+from simulations.planning.advice import large_delta
 from simulations.setup.budgets import Budgets
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ def numbers(called: str, value: ArrayLike) -> Float64[ndarray, "..."]:
     are masked, of which an array would hold what lies under the mask."""
     check_unmasked(called, value)
     try:
+        if np.iscomplexobj(value):
+            raise TypeError
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInput(f"{called} is not numeric; allowed: a number, or an array of numbers") from None
@@ -58,6 +62,13 @@ def budgets_of(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Seq
         arrays.append(np.broadcast_to(array, parties).copy())
     check_budget(*arrays)
     return Budgets(called, *arrays)
+
+
+def warn_of_delta(budgets: Budgets, unit: str, units: int | None = None) -> None:
+    """Warns the caller's caller of a delta above 1/units. units: None where not known."""
+    doubt = large_delta(float(budgets.delta.max()), unit, units, parties=len(budgets.names))
+    if doubt is not None:
+        warnings.warn(doubt, stacklevel=3)
 
 
 def frame(columns: Mapping[str, object]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from conclave.arguments import budgets_of, check_unmasked, check_whole, frame
+from conclave.arguments import budgets_of, check_unmasked, check_whole, frame, warn_of_delta
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.study import Study
 from simulations.pipeline import study_of
@@ -21,7 +22,7 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import DATA_SETTINGS, Experiment, experiment
 from simulations.stages.inputs import inputs_of_votes
 from simulations.stages.label import SeedResult, label_seed
-from simulations.stages.stored_votes import StoredVotes, check_labels, stored_votes
+from simulations.stages.stored_votes import StoredVotes, check_labels, stored_votes, transposed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,7 +141,8 @@ def label(
     votes: mechanism, its noise (sigma=..., in votes), accountant (one that charges), weights, individualization, stop,
     dropout, quorum, answer_rate, confidentiality, units. A setting without effect is refused.
 
-    Raises InvalidInput, with the value and the allowed range, and BudgetExceeded where a budget affords no query.
+    Warns of votes that may be transposed, and of a delta above 1 over the number of parties. Raises InvalidInput, with
+    the value and the allowed range, and BudgetExceeded where a budget affords no query.
 
     >>> import conclave, numpy as np
     >>> rng = np.random.default_rng(1)
@@ -157,6 +159,7 @@ def label(
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
     chosen = _experiment(stored, unit=unit, view=view, settings=settings)
     study, given = _study(chosen, stored, budgets_of(epsilon, delta, parties=parties, names=names))
+    warn_of_delta(given, unit)
     return _labels(study, given, stored, chosen, truth=known, seed=seed)
 
 
@@ -186,6 +189,8 @@ def replay(
     >>> many.to_pandas()[["epsilon_mean", "answered"]].to_numpy().tolist()
     [[0.01, 0.0], [1.0, 32.0], [4.0, 197.0]]
     """
+    if not isinstance(budgets, Sequence | ndarray):
+        raise InvalidInput(f"budgets is {budgets!r}; allowed: a list of epsilons")
     budgets, seeds = tuple(budgets), tuple(seeds)
     for seed in seeds:
         check_whole("seed", seed, least=0)
@@ -195,7 +200,9 @@ def replay(
     results: list[Labels | None] = []
     notes: list[str] = []
     # What is wrong under an ample budget is wrong under every one; what only a budget makes wrong becomes its note.
-    _ = _terms(chosen, stored, budgets_of(_AMPLE, delta, parties=parties, names=names)).budgets
+    ample = budgets_of(_AMPLE, delta, parties=parties, names=names)
+    _ = _terms(chosen, stored, ample).budgets
+    warn_of_delta(ample, unit)
     for one in each:
         try:
             study, given = _study(chosen, stored, one)
@@ -222,6 +229,8 @@ def _checked(
         raise InvalidInput("votes have rows of unequal length; allowed: one row per party, equally long") from None
     kind = "counts" if np.issubdtype(array.dtype, np.floating) else "ids"
     stored, parties = stored_votes(array, kind=kind, classes=classes, called="votes")
+    if (doubt := transposed(stored)) is not None:
+        warnings.warn(doubt, stacklevel=3)
     if truth is None:
         return stored, parties, None
     known = np.asarray(truth)

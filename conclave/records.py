@@ -11,7 +11,7 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from conclave.arguments import budgets_of, check_whole, frame, numbers
+from conclave.arguments import budgets_of, check_whole, frame, numbers, warn_of_delta
 from protocols.errors import InvalidInput
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
@@ -100,7 +100,8 @@ def label_by_records(
     ("graded", "columns", "clusters:N" or "columns+clusters:N"), bins, nearest, partitions, features, residuals (whether
     units are asked a second time), as on the command line.
 
-    Raises InvalidInput, with the value and the allowed range; also where no sum is released.
+    Warns of a delta above 1 over the number of units. Raises InvalidInput, with the value and the allowed range; also
+    where no sum is released.
 
     >>> import conclave, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -128,6 +129,7 @@ def label_by_records(
     features = query_map(chosen, dataset, population=inputs.population, budgets=budgets)
     vars(inputs).update(query_map=features)  # by these budgets, and not by the settings'
     study = record_study_of(inputs, budgets)
+    warn_of_delta(budgets, unit, inputs.population)
     cells = tuple(
         said(features, dataset.private_inputs[each], dataset.private_labels[each], classes=dataset.classes)
         for (each,) in shards
@@ -191,6 +193,8 @@ def _dataset(
         raise InvalidInput(f"labels go up to {most - 1}; allowed: 0 to {number - 1}")
     known = np.zeros(len(public), np.int64)
     if truth is not None:
+        if np.ndim(truth) == 1 and len(np.asarray(truth)) > len(public):
+            raise InvalidInput(f"truth has {np.size(truth)} labels; allowed: one for each of {len(public)} records")
         known = check_labels(np.asarray(truth), queries=len(public), classes=number, called="truth")
     return Dataset(
         name="records",

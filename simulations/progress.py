@@ -39,8 +39,10 @@ class Reporter:
             print(text, file=self._stream, flush=True)
 
     def warn(self, text: str) -> None:
-        """Prints one plain line, whether or not `quiet`: a warning is no progress."""
-        print(f"warning: {text}", file=self._stream, flush=True)
+        """Prints one plain line once, whether or not `quiet`: a warning is no progress."""
+        if (line := f"warning: {text}") not in self._said:
+            print(line, file=self._stream, flush=True)
+        self._said.add(line)
 
     @contextmanager
     def stage(self, title: str) -> Iterator[ProgressStage]:

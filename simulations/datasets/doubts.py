@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Float64, Int64, Shaped
 from numpy import ndarray
 
 from protocols.plural import some
@@ -39,11 +39,23 @@ def tells(cells: Int64[ndarray, " records"], labels: Int64[ndarray, " records"])
     return bool(guessed and wrong <= _LEFT * guessed)
 
 
-def ranges_of(numbers: Float64[ndarray, " records"]) -> Int64[ndarray, " records"]:
-    """In which of up to 32 ranges of about as many records each number lies."""
+def ranges_of(
+    numbers: Float64[ndarray, " records"], labels: Shaped[ndarray, " records"]
+) -> Int64[ndarray, " records"]:
+    """In which of up to 32 ranges of about as many records each number lies, and in which part of it: a limit that
+    parts two labels seldom lies between two ranges, so each is cut in two where its labels differ most."""
     count = max(1, min(_RANGES, len(numbers) // _IN_RANGE))
     inner = np.sort(numbers)[np.arange(1, count) * len(numbers) // count]
-    return np.searchsorted(np.unique(inner), numbers, side="right")
+    ranges = np.searchsorted(np.unique(inner), numbers, side="right")
+    each, upper = labels[:, None] == np.unique(labels), np.zeros_like(ranges)
+    for number in np.unique(ranges):
+        inside = np.flatnonzero(ranges == number)
+        inside = inside[np.argsort(numbers[inside], kind="stable")]
+        below = np.cumsum(each[inside], axis=0)
+        right = below.max(axis=1) + (below[-1] - below).max(axis=1)
+        right[:-1][numbers[inside[1:]] == numbers[inside[:-1]]] = 0
+        upper[inside[len(inside) - right[::-1].argmax() :]] = 1  # nothing, where nothing is gained
+    return 2 * ranges + upper
 
 
 def doubts_of(dataset: Dataset) -> tuple[str, ...]:
@@ -79,7 +91,7 @@ def doubts_of_holdings(
     )
     labels = dataset.private_labels
     single = sum(len(np.unique(labels[records], axis=0)) == 1 for records in held if len(records) >= FEW_RECORDS)
-    one = f"{single} {of} hold records of one class alone: their teachers know no other"
+    one = f"{single} {of} hold records of one class alone: models of theirs know no other"
     return little if few else None, one if single and not dataset.findings else None
 
 
@@ -102,11 +114,12 @@ def _tellers(dataset: Dataset, inputs: Float32[ndarray, "records features"]) -> 
         seen = inputs if not dataset.findings else np.concatenate([task.public_inputs, task.test_inputs])
         labels = np.concatenate([task.public_labels, task.test_labels])
         known = labels != NOT_KNOWN
+        labels = labels[known]
         for name, block in _blocks(dataset, seen[known]):
             numeric = len(np.unique(block[:, 0])) > 2
             rest = np.unique(block[:, 1:] if numeric else block, axis=0, return_inverse=True)[1].reshape(-1)
-            cells = ranges_of(block[:, 0].astype(np.float64)) if numeric else np.zeros(len(block), np.int64)
-            if tells(cells * (int(rest.max()) + 1) + rest, labels[known]):
+            cells = ranges_of(block[:, 0].astype(np.float64), labels) if numeric else np.zeros(len(block), np.int64)
+            if tells(cells * (int(rest.max()) + 1) + rest, labels):
                 found[name] = None
     return [*found]
 

@@ -35,7 +35,7 @@ def tells_label(values: Sequence[str], labels: Sequence[str], *, numeric: bool, 
     texts = [values[place].strip() for place in labelled]
     cells = np.unique(texts, return_inverse=True)[1]
     if numeric:
-        cells = ranges_of(np.nan_to_num(read_numbers(texts), nan=np.inf))
+        cells = ranges_of(np.nan_to_num(read_numbers(texts), nan=np.inf), names)
     return tells(cells, names)
 
 

@@ -341,8 +341,25 @@ def _records(given: Experiment, inputs: Inputs) -> Affordable | None:
     return Affordable("record votes", chosen, sums, inputs.queries)
 
 
+def _records_and_budgets(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None:
+    """Record votes, with the least multiple of the budgets at which noise does not hide them."""
+
+    def with_factor(factor: float) -> Affordable | None:
+        text = scaled_budgets(given.budgets, factor)
+        return None if text is None else _records(changed(given, budgets=text), inputs)
+
+    now = _records(given, inputs)
+    if now is None or now.worth:
+        return None
+    factor = least_factor(lambda each: (found := with_factor(each)) is not None and found.worth > 0)
+    found = None if factor is None else with_factor(factor)
+    return found and replace(found, words=f"record votes and larger budgets, {found.settings.budgets}")
+
+
 _CHANGES: dict[type[Votes], tuple[Callable[[Study, Experiment, Inputs], Affordable | None], ...]] = {
-    TeacherVotes: (lambda _, given, inputs: _records(given, inputs), _budgets, _noise, _parties, _teachers),
+    TeacherVotes: (
+        lambda _, given, inputs: _records(given, inputs), _records_and_budgets, _budgets, _noise, _parties, _teachers,
+    ),
     UnitSums: (_budgets, _parties),
 }
 
@@ -361,12 +378,22 @@ def warnings_of(study: Study, given: Experiment, inputs: Inputs, reporter: Repor
 def _large_delta(study: Study, inputs: Inputs) -> str | None:
     """A warning of a delta above 1/units: a mechanism that gives one unit away at random has it, too."""
     delta = max(seat.delta for seat in study.roster)
-    units = population_of(study.unit, inputs.dataset, len(study.roster)) if isinstance(inputs, DatasetInputs) else None
-    if units is None or delta <= 1 / units:
+    seats = len(study.roster)
+    units = population_of(study.unit, inputs.dataset, seats) if isinstance(inputs, DatasetInputs) else None
+    return large_delta(delta, study.unit, units, parties=seats)
+
+
+def large_delta(delta: float, unit: str, units: int | None, *, parties: int) -> str | None:
+    """A warning of a delta above 1/units; else None. units: None where their number is not known: each party has at
+    least one."""
+    least, most = ("at least ", "at most ") if units is None and unit != "party" else ("", "")
+    units = parties if units is None else units
+    if delta <= 1 / units:
         return None
+    plural = "parties" if unit == "party" else f"{unit}s"
     return (
-        f"delta is {delta:g}, and there are {units} {study.unit}s: publishing one of them, chosen at random, has a "
-        f"delta of {1 / units:.2g}, so give less than that"
+        f"delta is {delta:g}, and there are {least}{units} {plural}: publishing one of them, chosen at random, has a "
+        f"delta of {most}{1 / units:.2g}, so give less than that"
     )
 
 

@@ -53,7 +53,7 @@ from simulations.setup.experiment import (
 from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array
-from simulations.stages.stored_votes import StoredVotes, VoteCounts, load_labels, load_votes, transposed
+from simulations.stages.stored_votes import StoredVotes, VoteCounts, labels_in, load_labels, load_votes, transposed
 from simulations.stages.students import check_student_kind
 
 
@@ -322,6 +322,11 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
         of_votes = vote_file_inputs(settings, Path(settings.votes))
         if (doubt := transposed(of_votes.stored)) is not None:
             reporter.warn(f"not for release: {doubt}")
+        if settings.labels is not None and settings.queries is None:
+            held = len(labels_in(settings.labels))
+            if held > of_votes.queries:
+                reporter.warn(f"{settings.labels} has {held} labels: the first {of_votes.queries}, as many as queries "
+                              "were voted on, are taken for true")  # fmt: skip
         return of_votes
     _check_training(settings)
     _OF_VOTERS[settings.votes_by].check_terms(settings)

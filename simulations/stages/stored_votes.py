@@ -204,7 +204,7 @@ def check_labels(array: ndarray, *, queries: int, classes: int, called: str) -> 
             f"labels in {called} have dtype {array.dtype} and shape {array.shape}; allowed: integers, one dimension"
         )
     if len(array) < queries:
-        raise InvalidInput(f"{called} has {len(array)} labels; allowed: at least the {queries} queries")
+        raise InvalidInput(f"{called} has {len(array)} labels; allowed: one for each of {queries} queries")
     labels = array[:queries].astype(np.int64)
     if labels.min() < 0 or labels.max() >= classes:
         raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: [0, {classes - 1}]")
@@ -216,9 +216,13 @@ def load_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray,
 
     Raises InvalidInput when there are fewer, or some lie outside the classes.
     """
+    return check_labels(labels_in(path_text), queries=queries, classes=classes, called=path_text)
+
+
+def labels_in(path_text: str) -> ndarray:
+    """The array of FILE.npy or FILE.npz:KEY, unchecked. Raises InvalidInput."""
     name, _, key = path_text.partition(".npz:")
-    path = Path(f"{name}.npz") if key else Path(path_text)
-    return check_labels(_load(path, key=key or None), queries=queries, classes=classes, called=path_text)
+    return _load(Path(f"{name}.npz") if key else Path(path_text), key=key or None)
 
 
 def _counts(path: str, array: ndarray, classes: int | None) -> tuple[VoteCounts, int]:

@@ -127,10 +127,17 @@ def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyP
         result.to_pandas()
 
 
-def test_a_truth_of_more_labels_than_queries_is_refused_and_votes_may_be_transposed() -> None:
+def test_a_truth_of_more_labels_than_queries_is_refused_and_doubtful_votes_and_deltas_are_warned_of() -> None:
     votes, truth, epsilon = _votes()
-    with refuses(conclave.InvalidInput, 150, 60, "transposed"):
-        conclave.label(votes.T, epsilon=epsilon[0], delta=1e-5, unit="record", view="label", truth=truth)
+    given = {"delta": 1e-5, "unit": "record", "view": "label"}
+    with pytest.warns(match="transposed"), refuses(conclave.InvalidInput, 150, 60, "transposed"):
+        conclave.label(votes.T, epsilon=epsilon[0], truth=truth, **given)
+    with pytest.warns(match="at least 60 records"):
+        conclave.replay(votes, budgets=[4.0], **(given | {"delta": 0.05}))
+    with pytest.warns(match="there are 60 parties"):
+        conclave.label(votes, epsilon=4.0, **(given | {"delta": 0.05, "unit": "party"}))
+    with refuses(conclave.InvalidInput, "list"):
+        conclave.replay(votes, budgets=1.0, **given)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -53,6 +53,12 @@ def test_who_votes_is_chosen_by_public_figures(capsys):
     said = capsys.readouterr().err
     assert "votes: by teacher (usual)" in said
     assert "delta is 0.01, and there are 319 records" in said
+    # Where noise hides both, records need the smaller budgets.
+    assert run("plan", *flags[:-1], "--budgets", "0.02") == 0
+    said = capsys.readouterr().out
+    assert 0 < said.index("record votes and larger budgets") < said.index("\nlarger budgets")
+    assert run(*commands(said)[0], "--dry-run") == 0
+    assert "little better than a guess" not in capsys.readouterr().err
 
 
 def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warning(capsys):

@@ -53,6 +53,8 @@ BAD = {
         "60 records of 660 in data.npz are the same as others of the same patient"),
     "a column is constant": (_with_column(lambda y: y * 0), "'feature 6' says nothing"),
     "a number tells the label": (_with_column(lambda y: y + 0.1 * np.arange(ROWS) / ROWS), "'feature 6' tells"),
+    "a number tells the label at a limit within a range": (
+        _with_column(lambda y: np.where(y, 0, 30) + np.arange(ROWS) % 29), "'feature 6' tells"),
     "a code tells the label": (_with_column(lambda y: y), "'feature 6' tells"),
     "nobody tests a class": (_good() | {"y": np.where(np.arange(ROWS) < 400, _good()["y"], 0)}, "of class 1"),
 }  # fmt: skip
