@@ -39,13 +39,15 @@ _AXES = {
     "dropout": "probability that a party misses a batch",
 }
 _PANELS = {
-    "answered": "labels or sums released",
+    "answered": "labels or sums",
     "student_accuracy": "student accuracy",
     "student_auroc": "student AUROC",
     "label_accuracy": "label accuracy",
 }
 # More lines than this could not be told apart, and more figures would not be read.
 _MOST_LINES, _MOST_FIGURES = len(SERIES), 6
+# So many letters of the names on an axis stand beside each other on an inch.
+_LETTERS = 13
 
 
 def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str, look: Look = PAGE) -> list[Drawing]:
@@ -54,7 +56,8 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
     varied: the settings that differ; covered: a sentence on what the intervals cover. The horizontal axis is the first
     numeric setting that varies (a list of budgets is numeric where each is one epsilon); its points are joined. Where
     none is numeric, it has the values of the first one, and nothing is joined. Every combination of the other settings
-    is a line, so no setting is hidden in a mean. Raises InvalidInput for a table without rows or settings.
+    is a line, so no setting is hidden in a mean; lines of the same figures everywhere, as of settings that are the same
+    study, are one. Raises InvalidInput for a table without rows or settings.
     """
     if table.empty or not varied:
         raise InvalidInput(f"a sweep has {len(table)} settings and varies {list(varied)}; allowed: some of each")
@@ -62,8 +65,13 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
     along = across or varied[0]
     others = [name for name in varied if name != along and table[name].nunique(dropna=False) > 1]
     lines = [_name(row, others) for row in table[others].to_dict("records")] if others else [""] * len(table)
-    table = table.assign(_line=lines)
-    known = list(dict.fromkeys(lines))
+    alike: dict[str, list[str]] = {}
+    for line in dict.fromkeys(lines):
+        rows = table[[each == line for each in lines]]
+        alike.setdefault(rows[[along, *_shown(table)]].to_json(orient="values"), []).append(line)
+    named = {line: "\n= ".join(each) for each in alike.values() for line in each}
+    table = table.assign(_line=[named[line] for line in lines])
+    known = list(dict.fromkeys(table["_line"]))
     drawn = []
     cut = " Intervals of shares are drawn from 0 to 100 %." * bool(table.filter(like="_high").notna().any(axis=None))
     for start in range(0, min(len(known), _MOST_LINES * _MOST_FIGURES), _MOST_LINES):
@@ -93,18 +101,22 @@ def _figure(
     with style(look):
         # On paper the caption has the title.
         paper = look is PAPER
-        figure = new_figure(height=0.4 + 1.35 * len(panels) if paper else 0.9 + 2.25 * len(panels), look=look)
+        rows = sum(1 + line.count("\n") for line in lines)
+        figure = new_figure(
+            height=0.4 + 1.35 * len(panels) + 0.15 * rows if paper else 0.9 + 2.25 * len(panels), look=look
+        )
         for axes, name in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
             values = list(dict.fromkeys(table[along].astype(str)))  # in the order given
             for i, line in enumerate(lines):
-                rows = table[table["_line"] == line]
+                rows = table[table["_line"] == line].drop_duplicates(along)
                 rows = rows[pd.to_numeric(rows[name]).notna()]
                 if not rows.empty:
                     place = _over if numeric else _beside
                     place(axes, rows, name, along, i, len(lines), values)
-            _finish(axes, table, name, values, numeric=numeric)
+            _finish(axes, table, name, values, numeric=numeric, look=look)
         if not paper:
             figure.axes[0].set_title(_title(table))
+        figure.align_ylabels()
         figure.axes[-1].set_xlabel(_AXES.get(along, along.replace("_", " ")))
         if len(lines) > 1:
             _legend(figure, others, columns=1 if paper else 2)
@@ -176,7 +188,7 @@ def _beside(axes: Axes, rows: pd.DataFrame, name: str, along: str, i: int, of: i
     )  # fmt: skip
 
 
-def _finish(axes: Axes, table: pd.DataFrame, name: str, values: list[str], *, numeric: bool) -> None:
+def _finish(axes: Axes, table: pd.DataFrame, name: str, values: list[str], *, numeric: bool, look: Look) -> None:
     """Axes of one panel, and the accuracy of guessing the most frequent class. values: along the horizontal axis."""
     axes.set_ylabel(_PANELS[name])
     if name == "answered":
@@ -190,6 +202,10 @@ def _finish(axes: Axes, table: pd.DataFrame, name: str, values: list[str], *, nu
     light_grid(axes, "y")
     if not numeric:
         axes.set_xticks(range(len(values)), values)
+        if max(map(len, values)) * len(values) > _LETTERS * look.width:
+            for each in axes.get_xticklabels():
+                each.set_rotation(20)
+                each.set_horizontalalignment("right")
         axes.set_xlim(-0.6, len(values) - 0.4)
         return
     places = pd.to_numeric(pd.Series(values))

@@ -248,15 +248,26 @@ def best_at_each_epsilon(settings: pd.DataFrame, varied: tuple[str, ...]) -> lis
     epsilons = pd.to_numeric(shown["epsilon_guaranteed_max"]).round(6)
     if name is None or epsilons.nunique() < 2:
         return None
-    ranked = shown.assign(_rank=pd.to_numeric(shown[name]), _epsilon=epsilons).sort_values("_rank", ascending=False)
+    ranked = _ranked(shown, name).assign(_epsilon=epsilons)
     kept = ranked.drop_duplicates("_epsilon").sort_values("_epsilon").head(_MOST_EPSILONS)
     one_budget = pd.to_numeric(shown["budgets"], errors="coerce").notna().all() if "budgets" in shown else True
     others = [key for key in varied if key not in (("budgets", "delta") if one_budget else ("delta",))]
     return [
         f"{'' if one_budget else 'largest '}ε {at_most(row['_epsilon'])}: {_figure(row, name)}"
         + (f" at {cell_words({key: row[key] for key in others})}" if others else "")
+        + _and_alike(ranked[ranked["_epsilon"] == row["_epsilon"]])
         for row in kept.to_dict("records")
     ]
+
+
+def _ranked(settings: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The settings with the most of this figure first; those of the same in the order given."""
+    return settings.assign(_rank=pd.to_numeric(settings[name])).sort_values("_rank", ascending=False, kind="stable")
+
+
+def _and_alike(ranked: pd.DataFrame) -> str:
+    alike = int((ranked["_rank"] == ranked["_rank"].iloc[0]).sum()) - 1
+    return f", and of {counted(alike, 'other setting')}" if alike else ""
 
 
 def _verdict(settings: pd.DataFrame, varied: tuple[str, ...]) -> str:
@@ -265,20 +276,20 @@ def _verdict(settings: pd.DataFrame, varied: tuple[str, ...]) -> str:
     name = next((key for key in _RANKED if pd.to_numeric(shown[key]).notna().any()), None)
     if name is None:
         return verdict("No setting affords a label.", tone="warn")
-    ranked = shown.assign(_rank=pd.to_numeric(shown[name])).sort_values("_rank", ascending=False)
+    ranked = _ranked(shown, name)
     best = ranked.iloc[0]
     what = "the best student" if name == "student_accuracy" else "the most labels"
     said = f"{what[0].upper()}{what[1:]}: {_figure(best, name)}, at {cell_words({key: best[key] for key in varied})}"
-    alike = int((ranked["_rank"] == best["_rank"]).sum()) - 1
-    said += f", and of {counted(alike, 'other setting')}." if alike else "."
+    said += f"{_and_alike(ranked)}."
     points = [("Intervals:", covered(settings))]
     epsilons = pd.to_numeric(ranked["epsilon_guaranteed_max"])
     if (each := best_at_each_epsilon(settings, varied)) is not None:
         if best["epsilon_guaranteed_max"] == epsilons.max():
             said += " It is also the least private of them."
         points.append(("The best at each ε:", f"{'; '.join(each)}."))
-    if len(ranked) > 1 and best["repetitions"] > 1:
-        second = ranked.iloc[1]
+    worse = ranked[ranked["_rank"] < best["_rank"]]
+    if len(worse) and best["repetitions"] > 1:
+        second = worse.iloc[0]
         apart = best[f"{name}_low"] > second[f"{name}_high"]
         points.append(
             (

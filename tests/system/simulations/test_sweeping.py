@@ -100,7 +100,7 @@ def test_settings_of_one_study_are_run_once_and_the_best_at_each_epsilon_is_said
     assert run("sweep", "sweep.toml", *stored[:-1], "--out", "out") == 0
     said = capsys.readouterr()
     assert "settings 0, 1 are the same study" in said.err
-    assert "best at ε 2:" in said.out
+    assert "weights = uniform, and of 1 other setting" in " ".join(said.out.split())
     assert "best at ε 4:" in said.out
     rows = pd.read_csv(tmp_path / "out" / "sweep.csv")
     assert rows["study_digest"].nunique() == 2

@@ -187,8 +187,10 @@ def test_a_sweep_joins_numbers_with_a_band_and_a_line_for_each_value_of_the_rest
 
 
 def test_a_figure_for_a_paper_fits_a_column_and_carries_its_fonts():
-    rules = sweep_table()["weights"].unique()
-    (drawing,) = sweep_drawings(sweep_table(), ("weights", "budgets"), covered="", look=PAPER)
+    # Settings of one study are one line.
+    table = pd.concat([sweep_table(), sweep_table()[:3].assign(weights="proportional")])
+    rules = {"uniform\n= proportional", "exhaustive"}
+    (drawing,) = sweep_drawings(table, ("weights", "budgets"), covered="", look=PAPER)
     pdf, svg = pdf_bytes(drawing.figure, look=PAPER), drawing.svg
     assert b"/FontFile2" in pdf
     assert b"/Type3" not in pdf
@@ -197,6 +199,10 @@ def test_a_figure_for_a_paper_fits_a_column_and_carries_its_fonts():
     assert "<text" not in svg
     (axes,) = drawing.figure.axes
     assert axes.get_title(loc="left") == ""
+    drawing.figure.draw_without_rendering()
+    for part in (axes.yaxis.label, axes.xaxis.label, *drawing.figure.legends):
+        seen = part.get_window_extent()
+        assert np.clip(seen.get_points(), 0, drawing.figure.bbox.max).tolist() == seen.get_points().tolist(), part
     # Grey or not, no two lines look alike.
     looks = {(line.get_linestyle(), line.get_marker()) for line in axes.get_lines() if line.get_label() in rules}
     assert len(looks) == len(rules) == 2
