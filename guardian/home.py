@@ -34,7 +34,7 @@ from protocols.crypto.identity import (
     to_pem,
 )
 from protocols.crypto.randomness import RandomSource
-from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
+from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.labelling.guardian import Guardian
 from protocols.ledger.ledger import Ledger
 from protocols.plural import at_most
@@ -360,7 +360,7 @@ class ApprovedStudies:
             if digest not in self._open:
                 for study in self.listed():
                     if study.digest == digest:
-                        ledger = Ledger(self._home.studies / study.name / "ledger.sqlite")
+                        ledger = _kept_ledger(self._home, study)
                         guardian = _guardian(self._home, study, ledger, self._source)
                         self._open[digest] = (GuardedStudy(study, guardian, threading.Lock()), ledger)
             if digest not in self._open:
@@ -382,7 +382,7 @@ class ApprovedStudies:
 
 def study_figures(home: GuardianHome, study: DeployedStudy) -> dict[str, Any]:
     """A study's figures, from its ledger. Raises StorageFailed."""
-    with Ledger(home.studies / study.name / "ledger.sqlite") as ledger:
+    with _kept_ledger(home, study) as ledger:
         balances, number, asked, answered, open_batches = ledger.balances(), 0, 0, 0, 0
         while (stored := ledger.stored(number)) is not None:
             asked += stored.queries
@@ -412,6 +412,18 @@ def study_figures(home: GuardianHome, study: DeployedStudy) -> dict[str, Any]:
             for at, seat in enumerate(study.roster)
         ],
     }
+
+
+def _kept_ledger(home: GuardianHome, study: DeployedStudy) -> Ledger:
+    """The ledger of an approved study, which approving made. Raises StorageFailed, also where it was lost: with a new
+    one a coordinator that kept what it was sent could have batches opened again, under fresh noise and uncharged."""
+    path = home.studies / study.name / "ledger.sqlite"
+    if path.exists():
+        ledger = Ledger(path)
+        if ledger.balances():
+            return ledger
+        ledger.close()
+    raise StorageFailed(f"{path} is lost or empty; put its newest copy back, as the study cannot go on without it")
 
 
 def _guardian(home: GuardianHome, study: DeployedStudy, ledger: Ledger, source: RandomSource) -> Guardian:

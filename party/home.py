@@ -187,10 +187,16 @@ class PartyHome:
             raise InvalidInput(f"{len(found)} studies match {name!r}; allowed: one of those kept here: {known}")
         return found[0]
 
+    def check_not_moved(self) -> None:
+        """Raises Refused("home_moved") for a home that goes on elsewhere."""
+        if self.moved.exists():
+            raise Refused(Code.HOME_MOVED, f"{self.path} was moved away, as {self.moved.name} in it says")
+
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Locks the home while a node runs from it. Raises Refused("already_running")."""
+        """Locks the home while a node runs from it. Raises Refused("already_running"), ("home_moved")."""
         with alone(self.path / "run.lock", Refused(Code.ALREADY_RUNNING, f"another node is running from {self.path}")):
+            self.check_not_moved()  # perhaps while this waited
             yield
 
     @property

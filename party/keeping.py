@@ -308,6 +308,8 @@ def back_up(home: PartyHome, file: Path, *, kind: _Kind, passphrase: bytes | Non
             "restore. Only if it was never restored anywhere may this file be deleted: then this home goes on.\n",
         )
         try:
+            with Policy(home.settings().policy) as policy:  # who approves or withdraws now has done so, or is refused
+                policy.log.append("moved")
             return whole()
         except BaseException:
             file.unlink(missing_ok=True)  # first: beside an archive that may be restored, this home must not go on

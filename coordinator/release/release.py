@@ -149,13 +149,14 @@ def make_release(
                 f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
             )
         write_atomically(beside, _officers_file(labelled, now))
-        if keep is not None:  # before anybody can see the release: one that was kept in vain is only counted too often
-            for name in layout.EARLIER_FILES:
-                write_atomically(keep / name, (part / name).read_bytes())
         try:
+            if keep is not None:  # before anybody can see the release: if in vain, it is only counted too often
+                for name in layout.EARLIER_FILES:
+                    write_atomically(keep / name, (part / name).read_bytes())
             put_in_place(part, out)
-        except StorageFailed:
-            beside.unlink()
+        except BaseException:
+            if not out.exists():  # another command may have made it meanwhile, with the same file
+                beside.unlink()
             raise
     return out
 

@@ -222,6 +222,7 @@ class Policy:
         """
         data_set = folded(data_set)
         with self._transaction():
+            PartyHome(home.path).check_not_moved()
             self.check_newest(home.path)
             if self.check_approvable(study, data_set=data_set, home=home):
                 return []
@@ -346,10 +347,11 @@ class Policy:
     def withdraw(self, study: DeployedStudy, *, data_set: str, home: PartyHome) -> None:
         """Ends a study here for ever; its reservation stands until `release`.
 
-        Raises Refused("unknown_study"), or ("approved_elsewhere") for one that another home approved.
+        Raises Refused("home_moved"), ("unknown_study"), or ("approved_elsewhere") for one that another home approved.
         """
         data_set = folded(data_set)
         with self._transaction():
+            PartyHome(home.path).check_not_moved()
             known = self.own_approval(study.digest, data_set, home)
             if not known.withdrawn:
                 self._end(study.digest, data_set)

@@ -268,6 +268,15 @@ def forget_study(home: PartyHome, study: DeployedStudy, party: str) -> None:
         home.forget_teachers(study.digest, seat)
 
 
+def check_not_withdrawn(home: PartyHome, policy: Policy, study: DeployedStudy, *, data_set: str, party: str) -> None:
+    """To be called once something was made of records for a study: deletes it if the study was withdrawn meanwhile, as
+    the withdrawal may have looked before it was there. Raises Refused("withdrawn"), StorageFailed."""
+    approval = policy.approval(study.digest, data_set)
+    if approval is not None and approval.withdrawn:
+        forget_study(home, study, party)
+        raise Refused(Code.WITHDRAWN, f"study {study.name!r} was withdrawn meanwhile; what was made for it is deleted")
+
+
 def _end(ledger: Ledger, policy: Policy, *, wait_s: float) -> None:
     """Writes down the withdrawal in a ledger, once no vote is in flight.
 

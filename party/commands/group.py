@@ -59,8 +59,7 @@ def _home(folder: Path) -> PartyHome:
     from protocols.refusals.code import Code
 
     home = PartyHome(folder.resolve())
-    if home.moved.exists():
-        raise Refused(Code.HOME_MOVED, f"{home.path} was moved away, as {home.moved.name} in it says")
+    home.check_not_moved()
     if home.restoring.exists():
         raise Refused(Code.HOME_UNFINISHED, f"{home.path} was not restored to its end, as {home.restoring.name} says")
     return home

@@ -100,7 +100,7 @@ def approve(
     from party.budget.approval_text import approval_words, in_brief
     from party.budget.known_units import check_told_apart
     from party.budget.policy import Policy
-    from party.budget.spending import what_was_spent
+    from party.budget.spending import check_not_withdrawn, what_was_spent
     from party.budget.watermarks import make_ledgers, remember_approval
     from party.data import load_records
     from party.data.queries import read_pool_queries
@@ -169,6 +169,7 @@ def approve(
                 policy.known.remember(name, units, other_people=other_people)
                 pairs = list_judges(policy.known, study, counted)
             keep_votes(home, study, counted, pairs)
+            check_not_withdrawn(home, policy, study, data_set=name, party=party)
             if officers_file is not None:
                 _write_officers_file(officers_file, study, party, settings, policy)
             if not counted:
@@ -212,6 +213,7 @@ def approve(
             pairs = list_judges(policy.known, study, counted or [])
         remember_approval(home, study, party, policy.log)
         keep_votes(home, study, counted or [], pairs)
+        check_not_withdrawn(home, policy, study, data_set=name, party=party)
     click.echo(f"\napproved {study.name}", err=as_json)
     if train_now:
         with Policy(settings.policy) as policy:

@@ -16,6 +16,7 @@ from numpy import ndarray
 
 from party.budget.known_units import check_known, check_told_apart
 from party.budget.policy import Policy
+from party.budget.spending import check_not_withdrawn
 from party.data import load_records
 from party.data.mapping import places
 from party.data.queries import read_pool_queries
@@ -85,8 +86,8 @@ def train(
     """Trains all missing teachers of a party's seats; returns the number of records per teacher, for each seat.
 
     Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; Refused("known_records") for records that another
-    cap counts, ("spoke_elsewhere") for a patient whose records trained teachers of another seat of the study. Each
-    folder is then complete, as it was or absent.
+    cap counts, ("spoke_elsewhere") for a patient whose records trained teachers of another seat of the study,
+    ("withdrawn") for a study that was withdrawn meanwhile. Each folder is then complete, as it was or absent.
     """
     terms = study.terms
     check_private(study, settings)
@@ -118,6 +119,7 @@ def train(
         if study.confidentiality.asked_by:
             private = _private(teachers[0], records.inputs[each.rows], study, say)
         write_teachers(folder, teachers, manifest, private, features)
+        check_not_withdrawn(home, policy, study, data_set=settings.data.name, party=party)
         if study.votes.voters > 1 and own:
             say(f"seat {each.seat}: {_unseen(teachers, records, each, study)}")
         say(f"seat {each.seat}: {counted(study.votes.voters, 'teacher')} in {folder}")

@@ -1,6 +1,7 @@
 """What a guardian approves, what it is told before, and the ledger that each study has."""
 
 import datetime
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from guardian.home import (
     study_figures,
 )
 from protocols.crypto.randomness import system_source
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.study.chosen import CHOSEN
 from tests.harness.guardians import guarded_records, guarded_study
@@ -143,6 +144,17 @@ def test_a_study_whose_file_was_changed_is_no_longer_found(home):
     with refuses(InvalidInput, "ledger", "study"):
         studies.find(changed.digest)
     studies.close()
+
+
+@pytest.mark.parametrize("lost", [lambda path: path.unlink(), lambda path: path.write_bytes(b"")])
+def test_a_ledger_that_is_lost_is_never_begun_anew(home, lost):
+    """A coordinator could show an empty head, and have what it still holds opened once more."""
+    study = study_for(home)
+    assert approve(home, study)
+    lost(home.studies / study.name / "ledger.sqlite")
+    for use in (ApprovedStudies(home, source=system_source).find, lambda _: study_figures(home, study)):
+        with pytest.raises(StorageFailed, match=re.escape("ledger.sqlite")):
+            use(study.digest)
 
 
 def test_figures_are_those_of_the_ledger(home):

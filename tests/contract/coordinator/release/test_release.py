@@ -1,6 +1,7 @@
 """What a release holds, and that it is whole or absent."""
 
 import datetime
+import errno
 import json
 import re
 import shutil
@@ -13,7 +14,7 @@ from coordinator.labelling.training import train_student
 from coordinator.release.evidence import collect
 from coordinator.release.verify import verify_release
 from party.audit import unnamed_before
-from protocols.errors import DataCorrupt, InvalidInput, Refused
+from protocols.errors import DataCorrupt, InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.release.labels import labels_csv, read_labels
 from protocols.study.file import read_study
@@ -314,6 +315,17 @@ def test_hospitals_that_are_named_must_be_on_the_roster(signed, tmp_path, named)
     consortium, labelled, _ = signed
     with refuses(InvalidInput, "allowed"):
         consortium.release(labelled, tmp_path / "named", named=named)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_release_on_a_full_disk_leaves_nothing_in_the_way_of_the_next(signed, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    consortium, labelled, _ = signed
+    monkeypatch.setattr("coordinator.release.release.put_in_place", full)
+    with pytest.raises(StorageFailed):
+        consortium.release(labelled, tmp_path / "release")
     assert list(tmp_path.iterdir()) == []
 
 

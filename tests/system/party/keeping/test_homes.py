@@ -16,6 +16,7 @@ from party.commands.group import run_command
 from party.home import PartyHome
 from party.keeping import repair
 from party.live import Recent, last_audit, needs_of, node_state
+from party.voting import training
 from party.voting.answering import Answering
 from protocols.errors import StorageFailed
 from protocols.ledger.ledger import Ledger
@@ -113,6 +114,11 @@ def test_a_move_forfeits_nothing_and_retires_the_home_that_it_leaves(home, tmp_p
     assert "is not encrypted" in capsys.readouterr().err
     assert call("budget", "show", home=home) == Exit.REFUSED
     assert refusal(capsys) == "home_moved"
+    # Whatever began before it was retired ends there, too.
+    with refused_for("home_moved"), home.running():
+        pass
+    with refused_for("home_moved"), Policy(home.path / "policy.sqlite") as policy:
+        policy.withdraw(STUDY, data_set="ward", home=home)
     shutil.copy(tmp_path / "m.conclave", tmp_path / "copy.conclave")
     there, again = PartyHome(tmp_path / "there"), PartyHome(tmp_path / "again")
     assert call("home", "restore", tmp_path / "m.conclave", home=there) == 0
@@ -308,6 +314,20 @@ def test_a_withdrawal_deletes_the_teachers_and_keeps_the_evidence(home, capsys):
     assert not home.teachers(STUDY.digest, SEAT).exists()
     assert home.ledger(STUDY.digest, SEAT).exists()
     assert "teachers were deleted" in capsys.readouterr().out
+
+
+def test_teachers_that_are_ready_after_a_withdrawal_are_deleted_too(home, monkeypatch, capsys):
+    write = training.write_teachers
+
+    def slow(*given):
+        assert call("withdraw", "test", "--yes", home=home) == 0
+        write(*given)
+
+    monkeypatch.setattr(training, "write_teachers", slow)
+    home.forget_teachers(STUDY.digest, SEAT)
+    assert call("train", "test", home=home) == Exit.REFUSED
+    assert refusal(capsys) == "withdrawn"
+    assert not home.teachers(STUDY.digest, SEAT).exists()
 
 
 def test_a_sealed_backup_opens_with_its_passphrase_alone(home, tmp_path, capsys, monkeypatch):
