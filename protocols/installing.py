@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import urllib.parse
-import urllib.request
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -43,7 +42,7 @@ def _installed() -> tuple[str, str]:
         return "", DISTRIBUTION
     found = found if isinstance(found, dict) else {}
     url = urllib.parse.urlparse(str(found.get("url", "")))
-    path = urllib.request.url2pathname(url.path)
+    path = urllib.parse.unquote(url.path)
     if url.scheme != "file" or not Path(path).exists():
         return "", DISTRIBUTION
     about = found.get("dir_info")

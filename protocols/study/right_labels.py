@@ -12,6 +12,7 @@ docs/explanation/right-labels.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 import scipy
@@ -125,13 +126,21 @@ def seldom_named(probabilities: Float64[ndarray, "pool classes"], names: Sequenc
 def outcome(study: Study, agreement: float) -> tuple[float, float]:
     """The probabilities that the plurality is released, and that any label is, where it has a share `agreement` of all
     votes and the others are spread evenly."""
+    released, heard = _outcomes(study, np.array([agreement]))
+    return float(released[0]), float(heard[0])
+
+
+def _outcomes(
+    study: Study, agreement: Float64[ndarray, " queries"]
+) -> tuple[Float64[ndarray, " queries"], Float64[ndarray, " queries"]]:
+    """`outcome` of each."""
     mechanism, votes, others = study.mechanism, study.nominal_weight, study.classes - 1
-    counts = np.array([agreement * votes, (1 - agreement) * votes / others])
+    counts = np.stack([agreement * votes, (1 - agreement) * votes / others], axis=1)
     # More noise than is accounted for is the same as counts that are nearer to the threshold, and to each other.
     needed = mechanism.needed(second_round=False) or 0.0
     counts = needed + (counts - needed) * (mechanism.label_sigma / noise_in(study))
-    law = mechanism.outcome_log_law(counts, np.array([1, others]))
-    return float(np.exp(law[0])), float(np.exp(law[:2]).sum())
+    law = np.exp(mechanism.outcome_log_law(counts, np.array([1, others])))
+    return law[:, 0], law[:, :2].sum(axis=1)
 
 
 def outcome_where_queries_differ(study: Study, agreement: float) -> tuple[float, float]:
@@ -140,8 +149,8 @@ def outcome_where_queries_differ(study: Study, agreement: float) -> tuple[float,
     concentration, even = default_concentration(study.classes), 1 / study.classes
     middle = (np.arange(_DIFFICULTIES) + 0.5) / _DIFFICULTIES
     shares = scipy.special.betaincinv(concentration * agreement, concentration * (1 - agreement), middle)
-    found = np.array([outcome(study, share) for share in np.maximum(shares, even).tolist()])
-    return float(found[shares > even, 0].sum() / _DIFFICULTIES), float(found[:, 1].mean())
+    released, heard = _outcomes(study, np.maximum(shares, even))
+    return float(released[shares > even].sum() / _DIFFICULTIES), float(heard.mean())
 
 
 def share_of_noise(study: Study, labels: Int64[ndarray, " queries"]) -> float:
@@ -158,12 +167,14 @@ def share_of_noise(study: Study, labels: Int64[ndarray, " queries"]) -> float:
         return 0.0
     answered, low, high = released / asked, 1 / study.classes, _SUREST
 
+    of = cache(lambda agreement: outcome_where_queries_differ(study, agreement))
+
     def above(agreement: float) -> float:
-        return outcome_where_queries_differ(study, agreement)[1] - answered
+        return of(agreement)[1] - answered
 
     if above(low) < 0 < above(high):
         high = low = scipy.optimize.brentq(above, low, high, xtol=1e-3)
-    right, heard = outcome_where_queries_differ(study, low if above(low) >= 0 else high)
+    right, heard = of(low if above(low) >= 0 else high)
     return 1 - right / heard
 
 

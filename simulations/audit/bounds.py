@@ -160,7 +160,8 @@ def _candidates(
     first: Float64[ndarray, " trials"], second: Float64[ndarray, " trials"]
 ) -> Float64[ndarray, " candidates"]:
     """Candidate values of t: all values of the statistic, or some ranks, denser towards the highest."""
-    values = np.unique(np.concatenate([first, second]))
+    values = np.sort(np.concatenate([first, second]))
+    values = values[np.concatenate([[True], values[1:] != values[:-1]])]
     if len(values) <= _CANDIDATES:
         return values
     from_top = np.unique(np.geomspace(1, len(values), _CANDIDATES // 2).astype(int))

@@ -7,7 +7,7 @@ The two worlds of a pair are told apart by statistics of the released cells. Wit
 likelihood ratio is linear in the cells (Fisher 1936), so no other test is more powerful. Its coefficients are learned
 from trials of their own, as an attacker who knows nothing of a fault would learn them: they show correlated noise and
 cells without noise, too. Where noise is not what it should be, other statistics show more: the remainders of the cells
-modulo 8, and where between the quantiles of all trials a cell lies.
+modulo 8, and in which of 16 ranges a cell lies.
 
 Of two sums the second is of residuals of one of two scores, by the sign of the first entry that the first released.
 """
@@ -210,8 +210,8 @@ def _seen_noise(settings: AuditSettings, study: Study, stream: tuple[int, int, i
 _MOST_LEARNED = 10_000
 # Cells that are held at a time.
 _CHUNK = 400_000
-# Between these quantiles of all trials a cell's range lies.
-_RANGES = np.linspace(0.0, 1.0, 17)[1:-1]
+# Ranges of a cell, in which its values lie equally often in the trials that are learned from.
+_RANGES = 16
 # Directions of less variance, as a share of the largest, count as having this much: they are all but free of noise.
 _NOISELESS = 1e-12
 
@@ -284,14 +284,18 @@ def told_apart(
         return seen + (seen[:, :1] < 0) * (otherwise - total) if (otherwise != total).any() else seen
 
     known = [released(moved, learned(trials)) for moved in (False, True)]
-    weights, quantiles = _discriminant(*map(sides.told, known)), np.quantile(np.concatenate(known), _RANGES, axis=0)
+    weights, ordered = _discriminant(*map(sides.told, known)), np.sort(np.concatenate(known).T)
+    limits = ordered[:, np.arange(1, _RANGES) * ordered.shape[1] // _RANGES].T
 
     def linear(seen: Float64[ndarray, "trials cells"]) -> Float64[ndarray, " trials"]:
         return sides.told(seen) @ weights
 
     def ranges(seen: Float64[ndarray, "trials cells"]) -> Codes:
-        # Comparing all with each of a few quantiles is faster than a search for each value.
-        return np.stack([seen > limits for limits in quantiles]).sum(axis=0, dtype=np.int64)
+        # Comparing all with each of a few limits is faster than a search for each value.
+        codes = np.zeros(seen.shape, dtype=np.int8)
+        for limit in limits:
+            codes += (seen > limit).view(np.int8)
+        return codes.astype(np.int64)
 
     statistics = [linear, *(_code_ratio(code_of, *map(code_of, known)) for code_of in (_low_bits, ranges))]
     step = max(1, _CHUNK // cells)
@@ -315,7 +319,7 @@ def _code_ratio(
 ) -> Callable[[Float64[ndarray, "trials cells"]], Float64[ndarray, " trials"]]:
     """The log-likelihood ratio of codes, as if cells were independent, from how often either side showed each."""
     shares = [
-        np.stack([np.bincount(column, minlength=len(_RANGES) + 1) + 0.5 for column in codes.T])
+        np.stack([np.bincount(column, minlength=_RANGES) + 0.5 for column in codes.T])
         for codes in (before, after)
     ]
     ratio = np.log(shares[0]) - np.log(shares[1])
