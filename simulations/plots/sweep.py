@@ -101,9 +101,9 @@ def _figure(
     with style(look):
         # On paper the caption has the title.
         paper = look is PAPER
-        rows = sum(1 + line.count("\n") for line in lines)
+        deep = sum(1 + line.count("\n") for line in lines)
         figure = new_figure(
-            height=0.4 + 1.35 * len(panels) + 0.15 * rows if paper else 0.9 + 2.25 * len(panels), look=look
+            height=0.4 + 1.35 * len(panels) + 0.15 * deep if paper else 0.9 + 2.25 * len(panels), look=look
         )
         for axes, name in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
             values = list(dict.fromkeys(table[along].astype(str)))  # in the order given
