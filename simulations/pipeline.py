@@ -55,11 +55,10 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.stages.cast import teacher_seed
 from simulations.stages.ceiling import Ceiling
-from simulations.stages.evaluation import JudgedStudent, evaluate_student
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs, read_inputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
 from simulations.stages.record_cells import RecordCells
-from simulations.stages.record_votes import live_record_votes
+from simulations.stages.record_votes import JudgedStudent, evaluate_student, live_record_votes
 from simulations.stages.replay import check_fit
 from simulations.stages.stored_votes import VoteCounts
 from simulations.stages.students import ReleasedStudent, alone_right, foretold
@@ -392,15 +391,15 @@ def _pooled_beside(inputs: Inputs, host: Host) -> Iterator[Callable[[], object] 
         yield None
         return
     chosen = json.dumps(settings.chosen).encode()
-    with beside(HostSpec("simulations.pipeline:open_pooled", host.folders), chosen) as awaited:
+    with beside(HostSpec("simulations.pipeline:PooledHost", host.folders), chosen) as awaited:
         yield awaited
 
 
 class PooledHost:
     """Trains the network of all data of a run, and leaves what it says in the cache."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, **folders: str) -> None:
+        self._host = Host.in_worker(**folders)
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Each request is the settings of a run, as JSON."""
@@ -411,11 +410,6 @@ class PooledHost:
             if isinstance(pooled, Ceiling):
                 _ = pooled.network_said
             yield name, b""
-
-
-def open_pooled(**folders: str) -> PooledHost:
-    """The host of a worker."""
-    return PooledHost(Host.in_worker(**folders))
 
 
 def _rows_of_task(inputs: DatasetInputs, at: int) -> Dataset:

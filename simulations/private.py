@@ -12,7 +12,7 @@ replace-one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,21 +74,33 @@ def compute_findings(
     figures: dict[str, Private[Figures]] = {}
     refused: dict[str, Private[str]] = {}
     if names and first.asked and not isinstance(stored, RecordCells):
-        predictions = _predictions(inputs, study, first, host)
-        asked = AskedVotes(study, stored, first, predictions)
+        asked = AskedVotes(study, stored, first, _predictions(inputs, study, first, host))
         with reporter.stage("analysis of the votes") as stage:
-            for done, name in enumerate(names, 1):
-                try:
-                    figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
-                except InvalidInput as error:
-                    # Refusals that do not depend on votes were raised earlier; one that does must not end the run.
-                    refused[name] = Private(str(error))
-                stage.update(done, len(names))
+            figures, refused = _figures(names, asked.evidence, asked.units, told=stage.update)
             stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
     attack = None
     if isinstance(inputs, DatasetInputs):
         attack = _attack(inputs, study, first, released, host=host, reporter=reporter)
     return Findings(figures, refused, attack)
+
+
+def _figures(
+    names: Sequence[str], evidence: QueryVotes, units: Units, *, told: Callable[[int, int], None] | None = None
+) -> tuple[dict[str, Private[Figures]], dict[str, Private[str]]]:
+    """The figures of each accountant, or why it has none for these votes: other refusals were raised before.
+
+    told: is called with how many are done, and of how many, after each.
+    """
+    figures: dict[str, Private[Figures]] = {}
+    refused: dict[str, Private[str]] = {}
+    for done, name in enumerate(names, 1):
+        try:
+            figures[name] = DATA_DEPENDENT[name].figures(evidence, units)
+        except InvalidInput as error:
+            refused[name] = Private(str(error))
+        if told is not None:
+            told(done, len(names))
+    return figures, refused
 
 
 def _predictions(
@@ -225,13 +237,7 @@ def analyse_votes(inputs: VoteInputs, *, seed: int) -> VoteAnalysis:
         present=np.ones((units, stored.queries), dtype=bool),
         own_votes=own,
     )
-    figures: dict[str, Private[Figures]] = {}
-    refused: dict[str, Private[str]] = {}
-    for name in names:
-        try:
-            figures[name] = DATA_DEPENDENT[name].figures(evidence, protected)
-        except InvalidInput as error:
-            refused[name] = Private(str(error))
+    figures, refused = _figures(names, evidence, protected)
     accuracy = None
     if inputs.truth is not None and answered.any():
         accuracy = float((labels == inputs.truth)[answered].mean())

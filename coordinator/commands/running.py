@@ -72,10 +72,8 @@ def status(watch: bool, home: CoordinatorHome, as_json: bool) -> None:
       conclave-coordinator status --watch
     """
     from coordinator.status import read_status
-    from coordinator.store.store import Store
 
-    home.settings()
-    with Store(home) as store:
+    with store_of(home) as store:
         while True:
             now_s = time.time()
             figures = read_status(store, now_s=now_s)
@@ -300,8 +298,7 @@ def _ask(store: Store, name: str, student: str | None, without: tuple[str, ...])
 
 def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
     """Shows a job's progress, to its end if `wait`; returns the exit code."""
-    from coordinator.labelling.unlike import unlike_hospitals
-    from coordinator.status import alive, job_line, waiting_line
+    from coordinator.status import alive, job_line, unlike_hospitals, waiting_line
 
     if not job.ended and alive(store, now_s=time.time()) is None:
         waits = "`serve` is not running on this home; the labelling begins when it is: conclave-coordinator serve"
@@ -358,7 +355,6 @@ def evaluate(study: str, wait: bool, home: CoordinatorHome, as_json: bool) -> in
     from coordinator.release.evaluation import keep_model
     from coordinator.release.export import model_for_judges
 
-    home.settings()
     with store_of(home) as store:
         made = store.study(study)
         if made.votes.evaluation is None:
@@ -385,10 +381,8 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
     from coordinator.labelling.giving_up import give_up as end
     from coordinator.labelling.giving_up import stuck_batch
     from coordinator.status import study_status
-    from coordinator.store.store import Store
 
-    home.settings()
-    with Store(home) as store:
+    with store_of(home) as store:
         found = stuck_batch(store, study)
         seats = {each["seat"]: each for each in study_status(store, study, set())["seats"]}
         if not found.given_up:
@@ -487,15 +481,14 @@ def release(
     from coordinator.labelling.training import kept_student
     from coordinator.release.folder import read_object
     from coordinator.release.release import make_release, officers_file_of
-    from coordinator.store.store import Store, check_labelled_here
+    from coordinator.store.store import check_labelled_here
     from protocols.reading import read_bytes
     from protocols.release.manifest import STATEMENT_FILE
 
-    home.settings()
     target = out or Path(f"release-{study}")
     if target.exists():
         raise InvalidInput(f"{target} exists; allowed: a new --out, so that no release is overwritten")
-    with Store(home) as store:
+    with store_of(home) as store:
         check_labelled_here(store.study(study))
         labelled = store.labelled(study)
     trained = None

@@ -36,7 +36,7 @@ from protocols.study.levels import NO_POOL
 from protocols.study.purposes import ForCounts
 from protocols.study.queries import no_inputs, pool_digest
 from protocols.study.queries_file import blocks_of, check_shape
-from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
+from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study_of_draft
 from protocols.study.released_noise import noise_of_mean
 from protocols.study.study import Study
 from protocols.study.terms import Feature
@@ -253,40 +253,23 @@ def plan_records(
     records, terms = unit_sums(draft), draft.terms
     if pool.shape[1:] != terms.input_shape:
         raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
-    names = [seat.party for seat in draft.roster]
-    epsilon, delta = (np.array([getattr(seat, name) for seat in draft.roster]) for name in ("epsilon", "delta"))
     labelled = draft.labelled
-    plan = RecordVotesPlan(
-        name=draft.name,
-        classes=labelled.columns(signed=True),
-        unit=draft.unit,
-        population=records.population,
-        queries=ANY_SIGNED,
-        rule=rule,
-        level=draft.confidentiality,
-        quorum=draft.quorum,
-        hospitals_per_patient=records.hospitals_per_patient,
-        overlap=records.overlap,
-        evaluation=_judges(draft, labelled.columns(signed=True)),
-        findings=draft.findings,
-        residuals=records.residuals or residuals,
-        pool=len(pool),
-    )
+    columns = labelled.columns(signed=True)
+    plan = RecordVotesPlan.of_draft(
+        draft, classes=columns, queries=ANY_SIGNED, rule=rule, evaluation=_judges(draft, columns),
+        residuals=records.residuals or residuals, pool=len(pool),
+    )  # fmt: skip
     noise = None
     if choice.kind == GRADED:
         # A label of several is shorter by the root of their number.
-        drafted = record_study(plan, names=names, epsilon=epsilon, delta=delta)
-        noise = noise_of_mean(drafted) * labelled.told**0.5
+        noise = noise_of_mean(record_study_of_draft(plan, draft)) * labelled.told**0.5
     queries = make_queries(
         pool, terms.features, choice, population=records.population, classes=labelled.states, noise=noise
     )
     check_shape(queries, terms.input_shape)
     columns = labelled.columns(signed=queries.signed)
     plan = replace(plan, queries=queries, classes=columns, evaluation=_judges(draft, columns, plan.evaluation))
-    made = record_study(plan, names=names, epsilon=epsilon, delta=delta)
-    # Rounded up: more noise costs less, and a person can read it.
-    made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
-    made = _as_drafted(made, draft, "population", "display_name")
+    made = _as_drafted(record_study_of_draft(plan, draft), draft, "population", "display_name")
     known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))
     return PlannedRecords(deployed(made, known), queries)
 
@@ -309,29 +292,15 @@ def plan_count(draft: DeployedStudy) -> DeployedStudy:
         terms, features=features, class_names=named, input_shape=(sum(each.width for each in features) or 1,)
     )
     blocks = count_cells(terms).blocks
-    plan = RecordVotesPlan(
-        name=draft.name,
-        classes=len(named),
-        unit=draft.unit,
-        population=sums.population,
-        queries=blocks,
-        rule="uniform",
-        level=draft.confidentiality,
-        quorum=draft.quorum,
-        hospitals_per_patient=sums.hospitals_per_patient,
-        overlap=sums.overlap,
-        purpose=sums.purpose,
-    )
-    names = [seat.party for seat in draft.roster]
-    epsilon, delta = (np.array([getattr(seat, name) for seat in draft.roster]) for name in ("epsilon", "delta"))
-    made = record_study(plan, names=names, epsilon=epsilon, delta=delta)
-    made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
-    made = _as_drafted(made, draft, "display_name")
+    plan = RecordVotesPlan.of_draft(draft, classes=len(named), queries=blocks, rule="uniform")
+    made = _as_drafted(record_study_of_draft(plan, draft), draft, "display_name")
     return deployed(made, replace(terms, pool_size=blocks.rows, pool_sha256=NO_POOL))
 
 
 def _as_drafted(made: Study, draft: DeployedStudy, *keys: str) -> Study:
-    """The study with what the draft says of each seat under these keys, on which no noise depends."""
+    """The study with what the draft says of each seat under these keys, on which no noise depends; and with its noise
+    rounded up: more of it costs less, and a person can read it."""
+    made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
     seats = zip(made.roster, draft.roster, strict=True)
     return replace(made, roster=tuple(replace(s, **{key: getattr(d, key) for key in keys}) for s, d in seats))
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +20,10 @@ from coordinator.labelling.soft_labels import AskedAgain, SoftLabels, asked_agai
 from coordinator.store.store import LabelledStudy
 from coordinator.students import SCORES, student_kind
 from coordinator.students.certainty import calibrated
-from coordinator.students.choice import AUTO, Choice, choose_student, chosen_together
+from coordinator.students.choice import AUTO, Trained, choose_student, chosen_together
 from coordinator.students.findings import FindingsStudent, thresholds_of
 from coordinator.students.scores import ScoresStudent
 from coordinator.students.student import Released, Student, between_rounds, one_hot
-from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
 from protocols.labelling.coordinator import TrainStudent, stored_again
@@ -61,30 +60,32 @@ def train_student(
     Raises InvalidInput for an unknown kind, too few labels to choose one, one that does not fit the inputs, features of
     other records, and a labelling without labels.
     """
+    how = _How(kind, seed, device)
     if kind == SCORES:
-        return _scores(labelled, np.asarray(pool), features, seed=seed, device=device)
+        return _scores(labelled, np.asarray(pool), features, how)
     seen = pool if features is None else features(np.asarray(pool))
-    train = _TRAIN[type(labelled.study.votes)]
-    return replace(train(labelled, pool, seen, kind=kind, seed=seed, device=device), features=features)
+    return replace(_TRAIN[type(labelled.study.votes)](labelled, pool, seen, how), features=features)
 
 
-def _hard_student(
-    labelled: LabelledStudy,
-    pool: Float32[ndarray, "queries ..."],
-    seen: Float32[ndarray, "queries ..."],
-    *,
-    kind: str,
-    seed: int,
-    device: str,
-) -> Trained:
+@dataclass(frozen=True)
+class _How:
+    kind: str
+    seed: int
+    device: str
+
+
+_Pool = Float32[ndarray, "queries ..."]
+
+
+def _hard_student(labelled: LabelledStudy, pool: _Pool, seen: _Pool, how: _How) -> Trained:
     study = labelled.study
     labels = np.where(labelled.labels >= 0, labelled.labels, labelled.reinforced)
     told = study.votes.asks.folded(labels)
     if told is not None:
         tasks = [_labelled(seen, of, classes=study.labelled.states) for of in told.T]
-        return _several(study.findings, tasks, seen, kind=kind, seed=seed, device=device)
+        return _several(study.findings, tasks, seen, how)
     task, noise = _labelled(seen, labels, classes=study.classes), share_of_noise(study, labelled.labels)
-    trained = _train(*task, kind=kind, seed=seed, device=device, noise=noise)
+    trained = _train(*task, how, noise=noise)
     given = int((labelled.labels >= 0).sum())
     return replace(trained, labels=given, reinforced=trained.labels - given)
 
@@ -98,30 +99,22 @@ def _labelled(seen: Float32[ndarray, "queries ..."], labels: Int64[ndarray, " qu
     return seen[has], one_hot(labels[has], classes), seen[rest]
 
 
-def _several(
-    names: tuple[str, ...],
-    tasks: Sequence[_Task],
-    seen: Float32[ndarray, "queries ..."],
-    *,
-    kind: str,
-    seed: int,
-    device: str,
-) -> Trained:
+def _several(names: tuple[str, ...], tasks: Sequence[_Task], seen: _Pool, how: _How) -> Trained:
     """A student of several findings: one of each, of one kind. Raises InvalidInput for a finding without a label."""
     if empty := [name for name, (inputs, *_) in zip(names, tasks, strict=True) if not len(inputs)]:
         raise InvalidInput(f"no label of the finding {empty[0]!r} was released; allowed: one of each at least")
     choice = None
-    if kind == AUTO:
+    if how.kind == AUTO:
         choice = chosen_together([
-            choose_student(np.asarray(inputs), targets, unlabelled=np.asarray(rest), seed=seed, device=device)
+            choose_student(np.asarray(inputs), targets, unlabelled=np.asarray(rest), seed=how.seed, device=how.device)
             for inputs, targets, rest in tasks
         ])  # fmt: skip
-        kind = choice.kind
-    each = [_train(*task, kind=kind, seed=seed, device=device) for task in tasks]
+        how = replace(how, kind=choice.kind)
+    each = [_train(*task, how) for task in tasks]
     labels = [one.labels for one in each]
     return Trained(
         FindingsStudent.of(names, [one.student for one in each], np.asarray(seen)),
-        kind, seed, device, sum(labels), 0, sum(one.unlabelled for one in each),
+        how.kind, how.seed, how.device, sum(labels), 0, sum(one.unlabelled for one in each),
         float(np.average([one.agreement for one in each], weights=labels)), choice,
     )  # fmt: skip
 
@@ -130,17 +123,15 @@ def _train(
     inputs: Float32[ndarray, "answered ..."],
     targets: Float32[ndarray, "answered classes"],
     unlabelled: Float32[ndarray, "rest ..."],
+    how: _How,
     *,
-    kind: str,
-    seed: int,
-    device: str,
     noise: float = 0.0,
     last: bool = True,
 ) -> Trained:
     """noise: the least share of the labels that is wrong; last: whether it is the study's student, whose probabilities
     are calibrated, not one between its rounds."""
     inputs, unlabelled = np.asarray(inputs), np.asarray(unlabelled)
-    choice: Choice | None = None
+    kind, seed, device, choice = how.kind, how.seed, how.device, None
     if kind == AUTO:
         choice = choose_student(inputs, targets, unlabelled=unlabelled, seed=seed, device=device)
         kind = choice.kind
@@ -184,14 +175,7 @@ def second_sum(labelled: LabelledStudy, ledger: Ledger) -> AskedAgain | None:
     return asked_again(first, found)
 
 
-def _scores(
-    labelled: LabelledStudy,
-    pool: Float32[ndarray, "queries ..."],
-    features: FeatureMap | None,
-    *,
-    seed: int,
-    device: str,
-) -> Trained:
+def _scores(labelled: LabelledStudy, pool: _Pool, features: FeatureMap | None, how: _How) -> Trained:
     """The scores of the released sums, which see the study's own features."""
     unit_sums(labelled.study)
     made = released_soft_labels(labelled, pool)
@@ -205,7 +189,7 @@ def _scores(
     several = bool(labelled.study.findings)
     told = chances >= thresholds_of(chances) if several else chances.argmax(axis=1)
     agreement = float((student.predict(queries.features(pool)) == told).mean())
-    return Trained(student, SCORES, seed, device, told.size, 0, 0, agreement, features=queries.features)
+    return Trained(student, SCORES, how.seed, how.device, told.size, 0, 0, agreement, features=queries.features)
 
 
 def scores_student(
@@ -219,23 +203,15 @@ def scores_student(
 _NO_SUMS = "no sums were released; allowed: a labelling that released some"
 
 
-def _soft_student(
-    labelled: LabelledStudy,
-    pool: Float32[ndarray, "queries ..."],
-    seen: Float32[ndarray, "queries ..."],
-    *,
-    kind: str,
-    seed: int,
-    device: str,
-) -> Trained:
+def _soft_student(labelled: LabelledStudy, pool: _Pool, seen: _Pool, how: _How) -> Trained:
     soft = released_pool_labels(labelled, pool)
     if soft is None:
         raise InvalidInput(_NO_SUMS)
     targets = soft.probabilities.astype(np.float32)
     if findings := labelled.study.findings:
         tasks = [(seen, np.stack([1 - present, present], axis=1), seen[:0]) for present in targets.T]
-        return _several(findings, tasks, seen, kind=kind, seed=seed, device=device)
-    return _train(seen, targets, seen[:0], kind=kind, seed=seed, device=device)
+        return _several(findings, tasks, seen, how)
+    return _train(seen, targets, seen[:0], how)
 
 
 def keep_student(folder: Path, labelled: LabelledStudy, trained: Trained) -> Path:
@@ -278,7 +254,7 @@ def first_student(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], *
         has: Int64[ndarray, " answered"], targets: Float32[ndarray, "answered classes"]
     ) -> Float32[ndarray, "queries classes"]:
         rest = np.setdiff1d(np.arange(len(pool)), has)
-        trained = _train(pool[has], targets, pool[rest], kind=kind, seed=BETWEEN_ROUNDS_SEED, device="cpu", last=False)
+        trained = _train(pool[has], targets, pool[rest], _How(kind, BETWEEN_ROUNDS_SEED, "cpu"), last=False)
         return trained.student.predict_proba(np.asarray(pool))
 
     return between_rounds(probabilities, classes=study.classes)

@@ -243,46 +243,33 @@ def check_required(
     that cannot be read: FIGURE>=NUMBER or FIGURE<=NUMBER; the figures of a class are FIGURE of CLASS, and all those of
     a finding FIGURE of FINDING.
     """
+    named = findings or class_names
     for text in required:
-        if findings:
-            _check_of_finding(text, figures, findings)
-            continue
         found = _REQUIRED.fullmatch(text)
         name, of, sign, bound = found.groups() if found else ("", None, "", "")
-        of_class = name in _OF_CLASS
-        if not found or not (of_class or (name in _WHOLE and of is None)) or (of is not None and of not in class_names):
+        if not found or name not in (*_WHOLE, *_OF_CLASS) or not _is_told(name, of, named, of_findings=bool(findings)):
+            each = ("", "finding", f"auroc of {named[0]}") if findings else (", or", "class", "accuracy")
             raise InvalidInput(
-                f"--require is {text!r}; allowed: {', '.join(_WHOLE)}, or {', '.join(_OF_CLASS)} of a class "
-                f"({', '.join(class_names)}), then >= or <=, and a number, as 'accuracy>=0.75'"
+                f"--require is {text!r}; allowed: {', '.join(_WHOLE)}{each[0] or ','} {', '.join(_OF_CLASS)} of a "
+                f"{each[1]} ({', '.join(named)[:300]}), then >= or <=, and a number, as '{each[2]}>=0.75'"
             )
         if figures is None:
             raise Refused(Code.NOT_GOOD_ENOUGH, f"{text}: nobody judged the student; run evaluate first")
-        at = class_names.index(of) if of is not None else 1
-        shown = figures["by_class"][at].get(name) if of_class else figures[name]
+        told = figures[str(of)] if findings else figures
+        at = class_names.index(of) if of is not None and not findings else 1
+        shown = told[name] if name in _WHOLE else told["by_class"][at].get(name)
         if shown is None:
             raise InvalidInput(f"--require is {text!r}; allowed: a class that is scored, such as {class_names[1]}")
-        _check_bound(text, shown, sign, float(bound))
+        value, low, high = shown
+        if not (low >= float(bound) if sign == ">=" else high <= float(bound)):
+            raise Refused(
+                Code.NOT_GOOD_ENOUGH,
+                f"{text.strip()}: judges say {value:.3f}, and with 95 % {low:.3f} to {high:.3f}, not all of which is "
+                f"{sign} {float(bound):g}; nothing was released",
+            )
 
 
-def _check_of_finding(text: str, figures: Mapping[str, Any] | None, findings: Sequence[str]) -> None:
-    found = _REQUIRED.fullmatch(text)
-    name, of, sign, bound = found.groups() if found else ("", None, "", "")
-    if name not in (*_WHOLE, *_OF_CLASS) or of not in findings:
-        raise InvalidInput(
-            f"--require is {text!r}; allowed: {', '.join((*_WHOLE, *_OF_CLASS))} of a finding "
-            f"({', '.join(findings)[:300]}), then >= or <=, and a number, as 'auroc of {findings[0]}>=0.75'"
-        )
-    if figures is None:
-        raise Refused(Code.NOT_GOOD_ENOUGH, f"{text}: nobody judged the student; run evaluate first")
-    of_finding = figures[str(of)]
-    _check_bound(text, of_finding[name] if name in _WHOLE else of_finding["by_class"][1][name], sign, float(bound))
-
-
-def _check_bound(text: str, shown: Sequence[float], sign: str, bound: float) -> None:
-    value, low, high = shown
-    if not (low >= bound if sign == ">=" else high <= bound):
-        raise Refused(
-            Code.NOT_GOOD_ENOUGH,
-            f"{text.strip()}: judges say {value:.3f}, and with 95 % {low:.3f} to {high:.3f}, not all of which is "
-            f"{sign} {bound:g}; nothing was released",
-        )
+def _is_told(name: str, of: str | None, named: Sequence[str], *, of_findings: bool) -> bool:
+    if of_findings:
+        return of in named
+    return of is None or (name in _OF_CLASS and of in named)

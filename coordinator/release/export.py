@@ -21,9 +21,9 @@ from numpy import ndarray
 
 from coordinator.release.folder import ReleasedStudy
 from coordinator.students import SCORES
+from coordinator.students.choice import Trained
 from coordinator.students.findings import FindingsStudent, thresholds_of
 from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written, write_with
-from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
 from protocols.features.scored_model import OUTPUT, ScoredModel
@@ -195,7 +195,7 @@ def _check_scores(folder: Path, features: object, scores: Student | None, *, her
     whether the pool is at hand."""
     if not here or find_spec("onnx") is None:
         return [f"{ONNX_FILE} against the sums" + ", which needs onnx" * here]
-    from coordinator.release.export_scores import check_scores, features_of
+    from coordinator.release.export_graphs import check_scores, features_of
 
     if scores is None or features != features_of(scores).digest:
         raise DataCorrupt(f"the sums give no scores of features {str(features)[:16]}; allowed: those of graded votes")

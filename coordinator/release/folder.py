@@ -1,9 +1,9 @@
-"""A release's folder as values: what `release` writes and `verify` reads."""
+"""A release's folder as values: what `release` writes and `verify` reads; and the page of a count."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # parsed JSON, checked below
@@ -14,7 +14,6 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release.charges import voted
-from coordinator.release.count_page import counts_page
 from coordinator.release.evaluation import ReleasedEvaluation, read_evaluation
 from coordinator.release.evidence import Receipt, ReleaseEvidence, files_of
 from coordinator.release.pages import (
@@ -30,10 +29,22 @@ from coordinator.release.statement import EarlierRelease, Facts, read_statement,
 from coordinator.students.findings import thresholds_of
 from protocols import reading
 from protocols.claims.languages import LANGUAGES
+from protocols.claims.strength import strength
 from protocols.crypto.identity import to_pem
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.plural import counted
 from protocols.ranges import whole
-from protocols.release.counts import COUNTS_FILE, COUNTS_JSON, Count, counts_csv, counts_json, counts_of, to_text
+from protocols.release.counts import (
+    ANY,
+    COUNTS_FILE,
+    COUNTS_JSON,
+    EVERYWHERE,
+    Count,
+    counts_csv,
+    counts_json,
+    counts_of,
+    to_text,
+)
 from protocols.release.labels import LABELS_FILE, findings_csv, labels_csv
 from protocols.release.manifest import (
     AUTHORITY_FILE,
@@ -62,9 +73,11 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.findings import PRESENT
 from protocols.study.purposes import ForCounts, ForLabels, Purpose
+from protocols.study.several_hospitals import each_seat
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from protocols.sums.blocks import Blocks
 from protocols.votes import NOT_ASKED
+from runtime.page import document, table, text, verdict
 
 _STUDY_FILE, _STUDENT_FIGURES_FILE = "study.toml", "student.json"
 PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.html", "report.html", "model_card.md"
@@ -327,3 +340,58 @@ def facts_of(
     if stated != given:
         raise InvalidInput(f"{STATEMENT_FILE}: the coordinator's stated facts hold keys or values that are not allowed")
     return Facts(released.study, released.labels, released.reinforced, evidence, receipts, earlier, stated)
+
+
+def counts_page(
+    study: DeployedStudy, counts: Sequence[Count], statement: Mapping[str, Any], *, missing: Sequence[str]
+) -> str:
+    """The page. counts: empty where nothing was released; missing: the seats whose patients are not counted."""
+    worst = max((each.figure for each in each_seat(study)), key=lambda each: each.epsilon)
+    left = [("Not counted:", f"{', '.join(map(study.named, missing))}, which did not answer.")] if missing else []
+    points = [
+        ("How sure:", "noise moves the true count out of its interval with a chance of 5 %. Patients who come later "
+         "are not counted."),
+        ("Below its noise:", "a count that could be of nobody is not printed; the true one is below the number given."),
+        *left,
+        ("Who is protected:", f"{strength(worst)} Who exactly, and who is not, is in privacy.html."),
+    ]  # fmt: skip
+    sites = list(dict.fromkeys(each.site for each in counts))
+    body = [verdict(_says(study, counts), points)]
+    for site in sites:
+        held = [each for each in counts if each.site == site]
+        heading = "All hospitals together" if site == EVERYWHERE else study.named(site)
+        body += [f"<section><h2>{text(heading)}</h2>", *_tables(study, held), "</section>"]
+    body.append('<p>Who saw what, and how to check it: <a href="privacy.html">privacy.html</a>.</p>')
+    return document(title=statement["study"]["name"], kind="count of patients", body="\n".join(body),
+                    study=statement["study"]["digest"])  # fmt: skip
+
+
+def _says(study: DeployedStudy, counts: Sequence[Count]) -> str:
+    if not counts:
+        return "Nothing was counted."
+    what = study.unit
+    return f"These hospitals have {_words(counts[0])} {what}s of which the study could learn."
+
+
+def _words(count: Count) -> str:
+    if count.patients is None:
+        return f"fewer than {count.high}"
+    return f"about {count.patients} ({count.low} to {count.high})"
+
+
+def _tables(study: DeployedStudy, held: Sequence[Count]) -> Iterable[str]:
+    """A table for each column: a row for each value, with all classes and each of them."""
+    labels = list(dict.fromkeys(each.label for each in held))
+    head = [f"{study.terms.label} {label}" if label != ANY else "all" for label in labels]
+    for column in dict.fromkeys(each.column for each in held):
+        of = [each for each in held if each.column == column]
+        values = list(dict.fromkeys(each.value for each in of))
+        rows = [[value or "in all", *(_shown(each) for each in of if each.value == value)] for value in values]
+        caption = column or f"How many {study.unit}s"
+        yield table(f"{caption}, {counted(len(values), 'row')}" if column else caption, [column or "", *head], rows)
+
+
+def _shown(count: Count) -> str:
+    if count.patients is None:
+        return f"below noise, < {count.high}"
+    return f"{count.patients} ({count.low} to {count.high})"

@@ -26,7 +26,7 @@ from coordinator.release.residuals import ReleasedResiduals
 from coordinator.release.statement import EarlierRelease, Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
 from coordinator.store.store import LabelledStudy
-from coordinator.students.trained import Trained
+from coordinator.students.choice import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed

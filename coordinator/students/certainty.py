@@ -46,7 +46,7 @@ class Raised(Student):
 
     @property
     def exporter(self) -> str:
-        return "coordinator.release.export_raised:write_raised" if self.student.exporter else ""
+        return "coordinator.release.export_graphs:write_raised" if self.student.exporter else ""
 
 
 def calibrated(kind: StudentKind, student: Student, released: Released, *, noise: float) -> Student:

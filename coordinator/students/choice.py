@@ -17,7 +17,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from coordinator.students import SCORES, STUDENTS, student_kind, usual_table_student
-from coordinator.students.student import is_image
+from coordinator.students.student import Student, is_image
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
@@ -232,3 +232,20 @@ def _agreement(
         return float("nan")
     predicted = student.predict(inputs[held])
     return float(np.take_along_axis(targets[held], predicted[:, None], axis=1).sum() / targets[held].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A student and what it learned from. agreement: share of its labels that it predicts; choice: how its kind was
+    chosen, None if it was named; features: what it sees of a record, None for the record itself."""
+
+    student: Student
+    kind: str
+    seed: int
+    device: str
+    labels: int
+    reinforced: int
+    unlabelled: int
+    agreement: float
+    choice: Choice | None = None
+    features: FeatureMap | None = None

@@ -51,7 +51,7 @@ class FindingsStudent(Student):
 
     @property
     def exporter(self) -> str:
-        return "coordinator.release.export_findings:write_findings"
+        return "coordinator.release.export_graphs:write_findings"
 
 
 def _chances(each: Sequence[Student], inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries findings"]:

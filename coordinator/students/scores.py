@@ -51,4 +51,4 @@ class ScoresStudent(Student):
 
     @property
     def exporter(self) -> str:
-        return "coordinator.release.export_scores:write_scores"
+        return "coordinator.release.export_graphs:write_scores"

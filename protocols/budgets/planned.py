@@ -124,41 +124,35 @@ _LEAST, _MOST = 1e-280, 1e280
 
 
 def least_sigma(
+    planned: Planned,
     mechanism: Callable[[float], Mechanism],
     *,
-    accountant: Accountant,
-    epsilon: Float64[ndarray, " parties"],
-    delta: Float64[ndarray, " parties"],
     weights: Float64[ndarray, " parties"],
-    delta_squared: int | float,
-    view: View,
-    classes: int,
-    query_limit: int,
     low: float,
     high: float,
 ) -> float:
     """The least sigma in [low, high], to a part in 10^12 from above, at which each party's budget affords one query.
 
-    mechanism(sigma): what is charged, answered or not; weights, delta_squared: what one protected unit moves,
-    see Sensitivity. Raises InvalidInput if a budget affords none even at `high`.
+    mechanism(sigma): what is charged, answered or not, in the place of that planned; weights: what one protected unit
+    moves, see Sensitivity. Raises InvalidInput if a budget affords none even at `high`.
     """
-    each, whose = np.unique(np.stack([epsilon, delta, weights]), axis=1, return_index=True)
+    each, whose = np.unique(np.stack([planned.epsilon, planned.delta, weights]), axis=1, return_index=True)
     reserve = noise_reserve(
         mechanism(high),
         epsilon=each[0],
-        view=view,
-        classes=classes,
-        query_limit=query_limit,
+        view=planned.view,
+        classes=planned.classes,
+        query_limit=planned.query_limit,
         total_weight=float(weights.sum()),
     )
-    caps = accountant.affords(each[0], np.maximum(each[1] - reserve, np.finfo(float).tiny))
-    units = Sensitivity.always(each[2], delta_squared=delta_squared)
+    caps = planned.accountant.affords(each[0], np.maximum(each[1] - reserve, np.finfo(float).tiny))
+    units = Sensitivity.always(each[2], delta_squared=planned.delta_squared)
 
     row = np.arange(each.shape[1])
 
     def left(sigma: float) -> Float64[ndarray, " distinct"]:
         """Each cap over the charge of one query, in nano-units and at the order that the filter chooses."""
-        cost = accountant.query_cost(mechanism(sigma), units, view=view, classes=classes)
+        cost = planned.accountant.query_cost(mechanism(sigma), units, view=planned.view, classes=planned.classes)
         best = affordable_queries(caps, cost, answer_rate=1.0).argmax(axis=1)
         charge = spend_nano(cost.ask[row, best] + cost.answer[row, best])
         return np.clip(cap_nano(caps[row, best]) / charge, _LEAST, _MOST)
@@ -166,7 +160,7 @@ def least_sigma(
     if (shares := left(high)).min() < 1:
         worst = int(whose[shares.argmin()])
         raise InvalidInput(
-            f"epsilon {at_most(epsilon[worst])} at delta {at_most(delta[worst])} affords no vote even "
+            f"epsilon {at_most(planned.epsilon[worst])} at delta {at_most(planned.delta[worst])} affords no vote even "
             f"with noise of {high:g} votes; allowed: larger budgets"
         )
     if left(low).min() >= 1:

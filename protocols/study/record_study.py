@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any  # of any kind that a plan has
 
 import numpy as np
 from jaxtyping import Float64
@@ -23,7 +24,7 @@ from protocols.study.purposes import ForLabels
 from protocols.study.queries_file import check_kind
 from protocols.study.released_noise import usual_residuals
 from protocols.study.study import Seat, Study, party_of
-from protocols.study.votes import UnitSums
+from protocols.study.votes import UnitSums, unit_sums
 from protocols.sums.blocks import Blocks, Constant, Signs
 from protocols.sums.judging import Evaluation
 from protocols.votes import LATTICE
@@ -43,7 +44,7 @@ _NO_CEILING = 1e9
 @dataclass(frozen=True, kw_only=True)
 class RecordVotesPlan:
     """What is chosen for a study of record votes before its noise is worked out. residuals: None where it is to be as
-    usual for a public pool of so many records (usual_residuals)."""
+    usual for a public pool of so many records (usual_residuals); pool: their number, 0 where there is none."""
 
     name: str
     classes: int
@@ -60,6 +61,22 @@ class RecordVotesPlan:
     pool: int = 0
     purpose: str = ForLabels.name
     findings: tuple[str, ...] = ()
+
+    @classmethod
+    def of_draft(cls, draft: Study, **chosen: Any) -> RecordVotesPlan:
+        """What a draft says of it, and what was chosen besides, by name."""
+        sums = unit_sums(draft)
+        return cls(
+            name=draft.name, unit=draft.unit, population=sums.population, level=draft.confidentiality,
+            quorum=draft.quorum, hospitals_per_patient=sums.hospitals_per_patient, overlap=sums.overlap,
+            purpose=sums.purpose, findings=draft.findings, **chosen,
+        )  # fmt: skip
+
+
+def record_study_of_draft(plan: RecordVotesPlan, draft: Study) -> Study:
+    """record_study for the seats and budgets of a draft."""
+    epsilon, delta = (np.array([getattr(seat, name) for seat in draft.roster]) for name in ("epsilon", "delta"))
+    return record_study(plan, names=[seat.party for seat in draft.roster], epsilon=epsilon, delta=delta)
 
 
 def record_study(
@@ -101,34 +118,25 @@ def record_study(
     mechanism = GNMax(sigma=max(16.0, low)).on_lattice(lattice)
     account = default_accountant(mechanism, "histogram")
     apart = sums.apart(seen=not plan.level.conceals_votes)
-    weight = weights(
-        plan.rule,
-        Planned(
-            accountant=account,
-            mechanism=mechanism,
-            epsilon=epsilon,
-            delta=delta,
-            sensitivity_per_weight=1,
-            delta_squared=sums.delta_squared,
-            sigma=_NO_CEILING,
-            view="histogram",
-            classes=plan.classes,
-            query_limit=1,
-            answer_rate=1.0,
-        ),
-        units=units,
-    )
-    least = least_sigma(
-        lambda sigma: GNMax(sigma=sigma).on_lattice(lattice),
+    planned = Planned(
         accountant=account,
+        mechanism=mechanism,
         epsilon=epsilon,
         delta=delta,
-        weights=sums.charged(weight, [party_of(name) for name in names], apart=apart),
+        sensitivity_per_weight=1,
         delta_squared=sums.delta_squared,
+        sigma=_NO_CEILING,
         view="histogram",
         classes=plan.classes,
-        query_limit=sums.queries * (len(names) if apart else 1)
-        + sums.rows_again * (1 if plan.residuals or plan.level.conceals_votes else len(names)),
+        query_limit=1,
+        answer_rate=1.0,
+    )
+    weight = weights(plan.rule, planned, units=units)
+    again = sums.rows_again * (1 if plan.residuals or plan.level.conceals_votes else len(names))
+    least = least_sigma(
+        replace(planned, query_limit=sums.queries * (len(names) if apart else 1) + again),
+        lambda sigma: GNMax(sigma=sigma).on_lattice(lattice),
+        weights=sums.charged(weight, [party_of(name) for name in names], apart=apart),
         low=low,
         high=_MOST_SIGMA,
     )

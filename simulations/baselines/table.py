@@ -60,16 +60,8 @@ COVERED = (
 
 def tidy(rows: Sequence[Row]) -> pd.DataFrame:
     """One row for each method, epsilon and seed; None where there is nothing to say."""
-    flat = [
-        {
-            **row,
-            "best_party": row["details"].get("best"),
-            "noise_multiplier": row["details"].get("noise_multiplier"),
-            "labels": row["details"].get("labels"),
-            "auroc": row["details"].get("auroc"),
-        }
-        for row in rows
-    ]
+    of = {"best_party": "best", "noise_multiplier": "noise_multiplier", "labels": "labels", "auroc": "auroc"}
+    flat = [row | {name: row["details"].get(key) for name, key in of.items()} for row in rows]
     return pd.DataFrame(flat).reindex(columns=_COLUMNS)
 
 

@@ -39,6 +39,6 @@ def compare_flags(run_a: str, run_b: str, as_json: bool) -> None:
 
     comparison = compare_runs(Path(run_a), Path(run_b))
     if as_json:
-        click.echo(json.dumps(comparison.to_json(), indent=2))
+        click.echo(json.dumps(asdict(comparison), indent=2))
     else:
         comparison.show()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard  # Any: the values of a JSON object
+from typing import TypeGuard
 
 import click
 import numpy as np
@@ -79,10 +79,6 @@ class _Comparison:
     settings: list[SettingDifference]
     figures: list[FigureDifference]
 
-    def to_json(self) -> dict[str, Any]:
-        """The comparison as JSON values."""
-        return asdict(self)
-
     def show(self) -> None:
         """Prints the comparison: warnings first."""
         click.echo("\n".join([f"a  {self.a}", f"b  {self.b}", *(f"Not comparable: {why}." for why in self.warnings)]))
@@ -112,23 +108,17 @@ def compare_runs(a: Path, b: Path) -> _Comparison:
         for name in names
         if config_a.get(name) != config_b.get(name)
     ]
-    figures = [
-        _figure(
-            _marked(name, keys),
-            (_number(a, summary_a, keys), _number(b, summary_b, keys)),
-            summary_a,
-            summary_b,
-            by_seed,
-        )
-        for name, keys, by_seed in _FIGURES
-    ]
+    figures = []
+    for name, keys, by_seed in _FIGURES:
+        before, after = _number(a, summary_a, keys), _number(b, summary_b, keys)
+        marked = MARK + name if not_for_release(".".join(keys)) else name
+        if before is None or after is None:
+            figures.append(FigureDifference(marked, before, after, None, None))
+            continue
+        half = None if by_seed is None else _paired_half_width(summary_a["seeds"], summary_b["seeds"], by_seed)
+        figures.append(FigureDifference(marked, before, after, after - before, half))
     warnings = _warnings((summary_a, config_a), (summary_b, config_b))
     return _Comparison(str(a), str(b), warnings, settings, [f for f in figures if (f.a, f.b) != (None, None)])
-
-
-def _marked(name: str, keys: tuple[str, ...]) -> str:
-    """The name of a figure, marked if it is computed from votes or records."""
-    return MARK + name if not_for_release(".".join(keys)) else name
 
 
 def _read(folder: Path) -> tuple[Summary, dict[str, object]]:
@@ -178,16 +168,6 @@ def _number(folder: Path, summary: Summary, keys: tuple[str, ...]) -> float | No
     if value is None or _is_number(value):
         return value
     raise DataCorrupt(f"{folder / 'summary.json'}: {'.'.join(keys)} is {value!r}; allowed: a number or null")
-
-
-def _figure(
-    name: str, values: tuple[float | None, float | None], summary_a: Summary, summary_b: Summary, by_seed: str | None
-) -> FigureDifference:
-    a, b = values
-    if a is None or b is None:
-        return FigureDifference(name, a, b, None, None)
-    half = None if by_seed is None else _paired_half_width(summary_a["seeds"], summary_b["seeds"], by_seed)
-    return FigureDifference(name, a, b, b - a, half)
 
 
 def _paired_half_width(seeds_a: list[Summary], seeds_b: list[Summary], key: str) -> float | None:

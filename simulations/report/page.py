@@ -366,132 +366,98 @@ def _cards(result: RunResult, figures: Summary) -> list[_Row]:
     most = figures["epsilon_guaranteed_max"]
     epsilon = " to ".join(dict.fromkeys((at_most(least), at_most(most))))
     votes = figures["record_votes"]
+    if votes is not None:
+        kind = f"{'features' if votes['graded'] else 'queries'}, each with a sum for every class"
+        first = _card("Noisy sums released", count(figures["answered"]),
+                      f"{kind}; noise of {votes['noise_in_votes']:.3g} votes")  # fmt: skip
+    else:
+        how_sure = interval(figures["answered_ci95"], seeds=seeds, points=False)
+        first = _card("Labels released", count(figures["answered"]), f"of {count(figures['asked'])} asked; {how_sure}")
+    right = "Labels that are right" if votes is None else "Pool labels that are right"
+    published = f"the parties' caps, at δ = {deltas_words(result)}, for one {protects}"
     return [
-        {
-            "name": "Noisy sums released",
-            "value": count(figures["answered"]),
-            "under": f"{'features' if votes['graded'] else 'queries'}, each with a sum for every class; noise of "
-            f"{votes['noise_in_votes']:.3g} votes",
-        }
-        if votes is not None
-        else {
-            "name": "Labels released",
-            "value": count(figures["answered"]),
-            "under": f"of {count(figures['asked'])} asked; "
-            + interval(figures["answered_ci95"], seeds=seeds, points=False),
-        },
-        _accuracy_card(
-            "Labels that are right" if votes is None else "Pool labels that are right", "label", result, figures
-        ),
+        first,
+        _accuracy_card(right, "label", result, figures),
         _accuracy_card("Student, on test data", "student", result, figures),
-        {
-            "name": "ε that may be published",
-            "value": epsilon,
-            "under": f"the parties' caps, at δ = {deltas_words(result)}, for one {protects}",
-        },
+        _card("ε that may be published", epsilon, published),
     ]
+
+
+def _card(name: str, value: str | None, under: str) -> _Row:
+    return {"name": name, "value": value, "under": under}
 
 
 def _accuracy_card(name: str, figure: str, result: RunResult, figures: Summary) -> _Row:
     value = figures[f"{figure}_accuracy"]
     if value is None:
-        return {"name": name, "value": None, "under": not_measured(result, figure)}
-    half = figures[f"{figure}_accuracy_ci95"]
-    return {"name": name, "value": percentage(value), "under": interval(half, seeds=len(result.seeds), points=True)}
+        return _card(name, None, not_measured(result, figure))
+    under = interval(figures[f"{figure}_accuracy_ci95"], seeds=len(result.seeds), points=True)
+    return _card(name, percentage(value), under)
 
 
 def _comparisons(result: RunResult, figures: Summary) -> list[_Row]:
     """This run beside its baselines: labels, accuracy of labels and of a model, and what each is."""
-    baselines = figures["baselines"]
+    baselines, measured = figures["baselines"], result.settings.baselines
     uniform = baselines["minimum_budget_uniform"]
 
-    def cell(value: float | None, reason: str, words: object) -> str:
-        assert callable(words)
-        return f"not measured: {not_measured(result, reason)}" if value is None else str(words(value))
+    def cell(value: float | None, reason: str, words: Callable[[float], str] = percentage) -> str:
+        return f"not measured: {not_measured(result, reason)}" if value is None else words(value)
 
-    student = "student" if result.settings.baselines else "uniform"
     return [
-        {
-            "name": "This run",
-            "labels": count(figures["answered"]),
-            "label_accuracy": cell(figures["label_accuracy"], "label", percentage),
-            "model": cell(figures["student_accuracy"], "student", percentage),
-            "private": "yes",
-        },
-        {
-            "name": "Minimum budget for all",
-            "labels": cell(uniform["answered"], "uniform", count),
-            "label_accuracy": cell(
-                uniform["label_accuracy"], "label" if result.settings.baselines else "uniform", percentage
-            ),
-            "model": cell(uniform["student_accuracy"], student, percentage),
-            "private": "yes, as a separate study; not for release beside this one",
-        },
+        _compared(
+            "This run", cell(figures["student_accuracy"], "student"), "yes", labels=count(figures["answered"]),
+            label_accuracy=cell(figures["label_accuracy"], "label"),
+        ),
+        _compared(
+            "Minimum budget for all", cell(uniform["student_accuracy"], "student" if measured else "uniform"),
+            "yes, as a separate study; not for release beside this one",
+            labels=cell(uniform["answered"], "uniform", count),
+            label_accuracy=cell(uniform["label_accuracy"], "label" if measured else "uniform"),
+        ),
         *_asker(figures),
-        *_alone(result, figures, cell),
-        {
-            "name": "One model on all data pooled",
-            "labels": "–",
-            "label_accuracy": "–",
-            "model": cell(baselines["non_private_student_accuracy"], "non_private", percentage),
-            "private": "without privacy, not for release",
-        },
-    ]
+        *_alone(figures, cell),
+        _compared(
+            "One model on all data pooled", cell(baselines["non_private_student_accuracy"], "non_private"),
+            "without privacy, not for release",
+        ),
+    ]  # fmt: skip
+
+
+def _compared(name: str, model: str, private: str, *, labels: str = "–", label_accuracy: str = "–") -> _Row:
+    return {"name": name, "labels": labels, "label_accuracy": label_accuracy, "model": model, "private": private}
 
 
 def _asker(figures: Summary) -> list[_Row]:
     """The model of a hospital that asks, before and after."""
     if (asker := figures["asker"]) is None:
         return []
+    name, private = f"Who asks, {asker['model']} of {count(asker['own_records'])} own records", "of its own records"
+    private = f"{private}, not for release"
     return [
-        {
-            "name": f"Who asks, {asker['model']} of {count(asker['own_records'])} own records{words}",
-            "labels": count(figures["answered"]) if words else "–",
-            "label_accuracy": "–",
-            "model": percentage(asker[key]),
-            "private": "of its own records, not for release",
-        }
-        for key, words in (("before", ""), ("after", " and the labels"))
+        _compared(name, percentage(asker["before"]), private),
+        _compared(f"{name} and the labels", percentage(asker["after"]), private, labels=count(figures["answered"])),
     ]
 
 
-def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, str, object], str]) -> list[_Row]:
+def _alone(figures: Summary, cell: Callable[[float | None, str], str]) -> list[_Row]:
     """What one party has alone; and, where teachers vote, their plurality."""
     baselines = figures["baselines"]
     measured, parties = baselines["single_parties_measured"], figures["parties"]
     of = "" if measured in (None, parties) else f", {count(measured)} of {count(parties)}"
     rows = [
-        {
-            "name": f"One party alone, {words}{of}",
-            "labels": "–",
-            "label_accuracy": "–",
-            "model": cell(baselines[f"single_party_accuracy_{key}"], "alone", percentage),
-            "private": "shares nothing; not for release",
-        }
-        for words, key in (("mean", "mean"), ("the best, known only afterwards", "best"))
-    ]
-    if (majority := baselines["majority_class_accuracy"]) is not None:
-        rows.append(
-            {
-                "name": "Always the most frequent class of the test data",
-                "labels": "–",
-                "label_accuracy": "–",
-                "model": percentage(majority),
-                "private": "uses no records of a party",
-            }
+        _compared(
+            f"One party alone, {words}{of}", cell(baselines[f"single_party_accuracy_{key}"], "alone"),
+            "shares nothing; not for release",
         )
+        for words, key in (("mean", "mean"), ("the best, known only afterwards", "best"))
+    ]  # fmt: skip
+    if (majority := baselines["majority_class_accuracy"]) is not None:
+        name = "Always the most frequent class of the test data"
+        rows.append(_compared(name, percentage(majority), "uses no records of a party"))
     if figures["record_votes"] is not None:
         return rows
-    return [
-        *rows,
-        {
-            "name": "Plurality of all votes, without noise",
-            "labels": "–",
-            "label_accuracy": cell(figures["plurality_accuracy"], "plurality", percentage),
-            "model": "–",
-            "private": "without privacy, not for release",
-        },
-    ]
+    name, right = "Plurality of all votes, without noise", cell(figures["plurality_accuracy"], "plurality")
+    return [*rows, _compared(name, "–", "without privacy, not for release", label_accuracy=right)]
 
 
 def _spread(groups: list[Summary]) -> list[_Row]:
@@ -507,9 +473,8 @@ def _spread(groups: list[Summary]) -> list[_Row]:
     for key, words in names.items():
         values = np.repeat([group[key] for group in groups], [group["size"] for group in groups])
         form = percentage if key == "share_of_budget_used" else at_most
-        rows.append(
-            {"name": words, "values": [form(float(np.quantile(values, at))) for at in (0.0, 0.25, 0.5, 0.75, 1.0)]}
-        )
+        quartiles = [form(float(np.quantile(values, at))) for at in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        rows.append({"name": words, "values": quartiles})
     return rows
 
 
@@ -559,13 +524,8 @@ def shown_groups(figures: Summary) -> _Row | None:
         of = [row for row in rows if row["attribute"] == attribute]
         if len(of) > _MOST_OF_ATTRIBUTE:
             of.sort(key=lambda row: -row["cost"] if costs else row["accuracy"])
-        tables.append(
-            {
-                "attribute": attribute,
-                "rows": [_cells(row) for row in of[:_MOST_OF_ATTRIBUTE]],
-                "left": len(of[_MOST_OF_ATTRIBUTE:]),
-            }
-        )
+        shown, left = [_cells(row) for row in of[:_MOST_OF_ATTRIBUTE]], len(of[_MOST_OF_ATTRIBUTE:])
+        tables.append({"attribute": attribute, "rows": shown, "left": left})
     return {"tables": tables, "priced": costs is not None}
 
 

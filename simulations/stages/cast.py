@@ -104,7 +104,7 @@ def cast_votes(
     _write_inputs(folder, dataset, shards, vote_key)
     names = [str(i) for i in range(len(shards))]
     spec = HostSpec(
-        "simulations.stages.cast:open_host",
+        "simulations.stages.cast:CastHost",
         {
             "folder": str(folder),
             "teacher": teacher,
@@ -150,22 +150,20 @@ def _shards_of_findings(
 class CastHost:
     """The parties of one worker in the casting stages; all of its state is in the folder or can be read again."""
 
-    def __init__(
-        self, *, folder: Path, teacher: str, classes: int, seed: int, pool: str, input_bound: float = 0.0
-    ) -> None:
-        self._folder = folder
+    def __init__(self, *, folder: str, teacher: str, classes: int, seed: int, pool: str, input_bound: float) -> None:
+        self._folder = Path(folder)
         self._kind = teacher_kind(teacher)
         self._classes = classes
         self._seed = seed
         self._bound = input_bound
-        self._inputs = read_array(folder / "private_inputs.npy", mapped=True)
-        labels = read_array(folder / "private_labels.npy")
+        self._inputs = read_array(self._folder / "private_inputs.npy", mapped=True)
+        labels = read_array(self._folder / "private_labels.npy")
         # Where records have several findings, row r L + i is finding i of record r (_shards_of_findings).
         self._labels, self._findings = labels.ravel(), labels.size // max(1, len(labels))
-        self._public = read_array(folder / f"{pool}.npy", mapped=True)
+        self._public = read_array(self._folder / f"{pool}.npy", mapped=True)
         if self._kind.uses_pool:
             self._kind = self._kind.with_pool(np.array(self._public, dtype=np.float32))
-        table = read_arrays(folder / "shards.npz")
+        table = read_arrays(self._folder / "shards.npz")
         self._records, self._bounds = table["records"], table["bounds"]
         self._teachers: dict[str, list[Teacher | None]] = {}
 
@@ -275,13 +273,6 @@ def fixed_point_votes(model: QuantisedModel, inputs: Float[ndarray, "queries ...
             ]
             values = np.concatenate(parts)
     return values.argmax(axis=1)
-
-
-def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str, input_bound: float = 0.0) -> CastHost:
-    """The factory that engines call in a worker."""
-    return CastHost(
-        folder=Path(folder), teacher=teacher, classes=classes, seed=seed, pool=pool, input_bound=input_bound
-    )
 
 
 def _of_blocks(on_stage: _OnStage, before: int, blocks: int, done: int, total: int) -> None:

@@ -146,7 +146,7 @@ def find_cells(
 
     on_stage("starting the engine", 0, 1)
     columns = dataset.labelled.columns(signed=queries.signed)
-    spec = HostSpec("simulations.stages.record_cells:open_host", {"folder": str(folder), "classes": columns})
+    spec = HostSpec("simulations.stages.record_cells:RecordHost", {"folder": str(folder), "classes": columns})
     cells = [each.astype(np.int64) for each in engine().run(spec, names, body)]
     write_atomically(folder / "cells.npy", array_bytes(np.concatenate(cells)))
     return cells
@@ -155,13 +155,13 @@ def find_cells(
 class RecordHost:
     """The parties of one worker: each gives what its own records say."""
 
-    def __init__(self, *, folder: Path, classes: int) -> None:
-        self._classes = classes
-        self._inputs = read_array(folder / "private_inputs.npy", mapped=True)
-        self._labels = read_array(folder / "private_labels.npy")
-        table = read_arrays(folder / "holdings.npz")
+    def __init__(self, *, folder: str, classes: int) -> None:
+        self._classes, inside = classes, Path(folder)
+        self._inputs = read_array(inside / "private_inputs.npy", mapped=True)
+        self._labels = read_array(inside / "private_labels.npy")
+        table = read_arrays(inside / "holdings.npz")
         self._records, self._bounds = table["records"], table["bounds"]
-        file = folder / "queries.npz"
+        file = inside / "queries.npz"
         self._queries = Blocks.from_bytes(read_bytes(file, most=BLOCKS_BYTES), where=str(file))
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -170,11 +170,6 @@ class RecordHost:
             records = self._records[slice(*self._bounds[int(name)])]
             inputs = np.asarray(self._inputs[records], dtype=np.float32)
             yield name, array_bytes(said(self._queries, inputs, self._labels[records], classes=self._classes))
-
-
-def open_host(*, folder: str, classes: int) -> RecordHost:
-    """The factory that engines call in a worker."""
-    return RecordHost(folder=Path(folder), classes=classes)
 
 
 def _write_inputs(

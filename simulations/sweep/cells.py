@@ -372,7 +372,7 @@ def run_apart(cells: Sequence[Cell], *, host: Host, reporter: Reporter, kept: Pa
             if None in exchange(requests, stage.update).values():
                 raise EngineFailed("a worker left out a run of the sweep")
 
-        spec = HostSpec("simulations.sweep.cells:open_host", {"kept": str(kept.absolute()), **host.folders})
+        spec = HostSpec("simulations.sweep.cells:SweepHost", {"kept": str(kept.absolute()), **host.folders})
         open_engine(host.engine, workers=host.workers).run(spec, list(requests), body)
 
 
@@ -386,9 +386,9 @@ def _cast(cells: Iterable[Cell], *, host: Host, reporter: Reporter) -> None:
 class SweepHost:
     """The cells of one worker."""
 
-    def __init__(self, *, kept: Path, host: Host) -> None:
-        self._kept = kept
-        self._shared = _Shared(host, Reporter(quiet=True))
+    def __init__(self, *, kept: str, **folders: str) -> None:
+        self._kept = Path(kept)
+        self._shared = _Shared(Host.in_worker(**folders), Reporter(quiet=True))
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Runs each cell (its key, and its settings as JSON) and keeps its rows; the reply is empty."""
@@ -396,8 +396,3 @@ class SweepHost:
             settings = experiment(**parse_json(request, where="the settings of a run"))
             keep(Cell(0, settings, "", key, None), self._shared, self._kept / f"{key}.json")
             yield key, b""
-
-
-def open_host(*, kept: str, **folders: str) -> SweepHost:
-    """The host of a worker."""
-    return SweepHost(kept=Path(kept), host=Host.in_worker(**folders))

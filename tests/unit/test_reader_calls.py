@@ -61,8 +61,7 @@ ALLOWED = {
     "protocols/features/onnx_model.py": {"onnxruntime.InferenceSession": "in the table of readers"},
     "coordinator/release/export_torch.py": {"safetensors.safe_open": "of a release under verification; errors caught"},
     "coordinator/release/release.py": {".read_bytes": "of files that it has just written"},
-    "coordinator/release/export_findings.py": {"onnx.load": "of files that it has just written"},
-    "coordinator/release/export_raised.py": {"onnx.load": "of the file that it has just written"},
+    "coordinator/release/export_graphs.py": {"onnx.load": "of files that it has just written"},
     "coordinator/encoders/resnet.py": {"torch.load": "weights alone, of a file whose hash was given; errors caught"},
     "coordinator/encoders/efficientnet.py": {"torch.load": "weights alone, of a package's file, by its hash"},
     "party/teachers/trees.py": {

@@ -58,7 +58,7 @@ def test_messages_are_parsed_in_one_place_which_checks_their_integers():
     parsing = ("FromString", "ParseFromString", "MergeFromString")
     found = {name for name, text in sources() if any(word in text for word in parsing)}
     # An ONNX model is a file, not a message: it has a check of its own, and one of scores is compared whole.
-    assert found == {"protocols/ranges.py", "protocols/features/onnx_graph.py", "coordinator/release/export_scores.py"}
+    assert found == {"protocols/ranges.py", "protocols/features/onnx_graph.py", "coordinator/release/export_graphs.py"}
 
 
 def test_nobody_but_the_table_tells_an_array_of_integers_that_came_from_another():
@@ -70,7 +70,7 @@ def test_nobody_but_the_table_tells_an_array_of_integers_that_came_from_another(
                 found.append(name)
     # Its own votes with noise; constants of a model that it writes; files that a hospital wrote itself.
     own = {f"party/teachers/{kind}.py" for kind in ("torch_teacher", "linear", "trees")}
-    made = {"protocols/levels/secure_sum/ballot.py", "coordinator/release/export_scores.py"}
+    made = {"protocols/levels/secure_sum/ballot.py", "coordinator/release/export_graphs.py"}
     allowed = {"protocols/ranges.py", *made, *own}
     assert set(found) <= allowed
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from coordinator.labelling.training import keep_student, kept_student, train_student
 from coordinator.release.export import export_student, predict_onnx
 from coordinator.release.export import write_scikit as write_forest
-from coordinator.release.export_scores import check_scores
+from coordinator.release.export_graphs import check_scores
 from coordinator.release.verify import verify_release
 from coordinator.students import student_kind
 from coordinator.students.scores import ScoresStudent

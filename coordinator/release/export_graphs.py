@@ -1,30 +1,36 @@
-"""Scores of graded votes as ONNX: phi in float64, a product with B, the class; read again, and held against the sum.
+"""Students as ONNX graphs that are put together here: scores, several findings, and probabilities to a power.
 
-The graph computes phi as protocols/sums/blocks.py does, but for the last rounding towards zero of at most one step of
-NORM_STEPS an entry.
+Scores of graded votes: phi in float64, a product with B, the class; read again, and held against the sum. The graph
+computes phi as protocols/sums/blocks.py does, but for the last rounding towards zero of at most one step of NORM_STEPS
+an entry. Several findings: the graphs of their students beside each other, on the same inputs; it gives `label` (int64,
+1 where a finding is named, a column per finding), `probabilities` of each, and its metadata hold the findings' names,
+in order, as JSON under `findings`. To a power: a student's own graph with one step more; labels stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final  # Any: onnx has no types
 
 import numpy as np
+import onnx
 from google.protobuf.message import DecodeError
 from jaxtyping import Float64
 from numpy import ndarray
-from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
+from onnx import ModelProto, TensorProto, checker, compose, helper, numpy_helper
 
-from coordinator.release.export_findings import THRESHOLDS, one_model
+from coordinator.students.certainty import Raised
 from coordinator.students.findings import FindingsStudent
 from coordinator.students.scores import ScoresStudent
-from coordinator.students.student import ONNX_FILE, Student, Written
+from coordinator.students.student import ONNX_FILE, Student, Written, write_with
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.features.stage import MOST_STEPS, STEPS
 from protocols.reading import read_bytes
-from protocols.study.findings import STATES
+from protocols.study.findings import PRESENT, STATES
 from protocols.sums.blocks import KERNEL_STEPS, NORM_STEPS, Block, Chosen, Constant, Kernel, Linear, Nearest, Signs
 
 # How far a score of any record may be from what the sum gives: least squares on another machine differ in last digits.
@@ -33,6 +39,8 @@ _OPSET: Final = 18
 _IR: Final = 9
 _ONNX_BYTES: Final = 2**31
 _COEFFICIENTS: Final = "coefficients"
+FINDINGS, THRESHOLDS = "findings", "thresholds"
+_OUTPUT, _BEFORE = "probabilities", "probabilities_as_learned"
 
 
 class _Graph:
@@ -212,3 +220,84 @@ def _nearest(graph: _Graph, block: Nearest, features: str) -> str:
 _BLOCKS: Final[Mapping[type[Block], Callable[..., str]]] = {
     Constant: _constant, Linear: _linear, Signs: _signs, Kernel: _kernel, Nearest: _nearest,
 }  # fmt: skip
+
+
+def write_findings(student: Student, folder: Path) -> Written:
+    """Writes student.onnx."""
+    if not isinstance(student, FindingsStudent):
+        raise InvalidInput(f"the student is {type(student).__name__}; allowed: FindingsStudent")
+    made, written = [], []
+    for each in student.each:
+        with tempfile.TemporaryDirectory() as one:
+            written.append(write_with(each.exporter, each, Path(one)))
+            made.append(onnx.load(Path(one) / ONNX_FILE))
+    (folder / ONNX_FILE).write_bytes(one_model(student, made, [each.classes for each in written]).SerializeToString())
+    return Written((ONNX_FILE,), written[0].input_shape, tuple(range(len(made))))
+
+
+def one_model(student: FindingsStudent, models: Sequence[ModelProto], classes: Sequence[tuple[int, ...]]) -> ModelProto:
+    """One model of the students' own, in order; classes: of the columns of the probabilities of each."""
+    count = len(models)
+    graph = helper.make_graph([], "findings", [models[0].graph.input[0]], [
+        helper.make_tensor_value_info("label", TensorProto.INT64, [None, count]),
+        helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, [None, count]),
+    ])  # fmt: skip
+
+    def constant(name: str, value: np.ndarray) -> str:
+        graph.initializer.append(numpy_helper.from_array(value, name))
+        return name
+
+    parts: list[str] = []
+    domains: dict[str, int] = {}
+    functions: dict[tuple[str, str], Any] = {}
+    for at, (model, columns) in enumerate(zip(models, classes, strict=True)):
+        named = compose.add_prefix(model, f"{at}_", rename_inputs=False, rename_functions=False)
+        graph.node.extend(named.graph.node)
+        graph.initializer.extend(named.graph.initializer)
+        graph.value_info.extend(named.graph.value_info)
+        domains |= {each.domain: each.version for each in model.opset_import}
+        functions |= {(each.domain, each.name): each for each in model.functions}
+        column = columns.index(PRESENT) if PRESENT in columns else 0
+        place = constant(f"column_{at}", np.array([column], np.int64))
+        there = constant(f"there_{at}", np.array([float(PRESENT in columns)], np.float32))
+        graph.node.append(helper.make_node("Gather", [f"{at}_probabilities", place], [f"told_{at}"], axis=1))
+        graph.node.append(helper.make_node("Mul", [f"told_{at}", there], [f"present_{at}"]))
+        parts.append(f"present_{at}")
+    limits = constant(THRESHOLDS, np.array([student.thresholds], np.float32))
+    graph.node.extend([
+        helper.make_node("Concat", parts, ["probabilities"], axis=1),
+        helper.make_node("GreaterOrEqual", ["probabilities", limits], ["named"]),
+        helper.make_node("Cast", ["named"], ["label"], to=TensorProto.INT64),
+    ])  # fmt: skip
+    opsets = [helper.make_opsetid(domain, version) for domain, version in domains.items()]
+    made = helper.make_model(
+        graph, opset_imports=opsets, ir_version=max(each.ir_version for each in models), producer_name="conclave",
+        functions=list(functions.values()),
+    )  # fmt: skip
+    helper.set_model_props(made, {FINDINGS: json.dumps(student.names, ensure_ascii=False)})
+    checker.check_model(made)
+    return made
+
+
+def write_raised(student: Student, folder: Path) -> Written:
+    """Writes what the student's own exporter does. A safetensors file has the network as it was trained."""
+    if not isinstance(student, Raised):
+        raise InvalidInput(f"the student is {type(student).__name__}; allowed: Raised")
+    written = write_with(student.student.exporter, student.student, folder)
+    model = onnx.load(folder / ONNX_FILE)
+    graph = model.graph
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [_BEFORE if each == _OUTPUT else each for each in names]
+    graph.initializer.append(numpy_helper.from_array(np.array(student.power, np.float32), "power"))
+    graph.initializer.append(numpy_helper.from_array(np.array([1], np.int64), "along_classes"))
+    graph.node.extend([
+        helper.make_node("ReduceMax", [_BEFORE, "along_classes"], ["likeliest"], keepdims=1),
+        helper.make_node("Div", [_BEFORE, "likeliest"], ["of_likeliest"]),
+        helper.make_node("Pow", ["of_likeliest", "power"], ["raised"]),
+        helper.make_node("ReduceSum", ["raised", "along_classes"], ["total"], keepdims=1),
+        helper.make_node("Div", ["raised", "total"], [_OUTPUT]),
+    ])  # fmt: skip
+    checker.check_model(model)
+    (folder / ONNX_FILE).write_bytes(model.SerializeToString())
+    return written
