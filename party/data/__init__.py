@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from party.data.mapping import DataMapping, Form
+from party.data.mapping import Form
 from party.data.records import DataSettings, Records, Source, check_records
 from protocols.errors import InvalidInput
 from protocols.plugins import Parts
@@ -65,12 +65,10 @@ def of_file(settings: DataSettings, path: Path) -> DataSettings:
     loader = "images" if ending is None else _FILES[ending]
     kind: type = source_kind(loader)
     # A CSV file beside a Parquet table or a database is not written as these.
-    mapping = settings.mapping if loader == settings.loader or loader != "csv" else _unformed(settings.mapping)
+    mapping = settings.mapping
+    if loader == "csv" != settings.loader:
+        mapping = replace(mapping, form=Form())
     return DataSettings(name=settings.name, loader=loader, source=kind(path), mapping=mapping)
-
-
-def _unformed(mapping: DataMapping) -> DataMapping:
-    return replace(mapping, form=Form())
 
 
 def load_records(settings: DataSettings, terms: Terms) -> Records:

@@ -6,7 +6,7 @@ Wilson 1927 for a share; Newcombe's and Zou & Donner's square-and-add (Zou & Don
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import sqrt
 from typing import Any, Final  # the values of a JSON object
 
@@ -55,16 +55,7 @@ class TeacherScore:
 
     def figures(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "records": self.records,
-            "accuracy": self.accuracy,
-            "interval": list(self.interval),
-            "balanced": self.balanced,
-            "balanced_interval": list(self.balanced_interval),
-            "commonest_class": self.commonest_class,
-            "commonest": self.commonest,
-            "recalls": dict(self.recalls),
-        }
+        return asdict(self)
 
 
 def score_teacher(

@@ -121,8 +121,8 @@ def load_bounds(path: Path = TABLE_PATH) -> Table:
     except DataCorrupt as error:
         raise DataCorrupt(f"{path.name} is not a table of label-only bounds: {error}") from error
     table = Table(bit=arrays["bit"], label=arrays["label"])
-    digest, grid_matches = str(arrays["sha256"]), _same_grid(arrays["shifts"], arrays["orders"])
-    if not grid_matches:
+    digest = str(arrays["sha256"])
+    if not (np.array_equal(arrays["shifts"], SHIFTS) and np.array_equal(arrays["orders"], ORDERS)):
         raise DataCorrupt(f"{path.name} was computed for another grid of orders and shifts; compute it again")
     if table.bit.shape != table.label.shape or digest != table.digest():
         raise DataCorrupt(f"{path.name} has checksum {table.digest()[:16]}; allowed: {digest[:16]}, as it states")
@@ -134,10 +134,6 @@ def save(table: Table, path: Path = TABLE_PATH) -> None:
     np.savez_compressed(
         path, shifts=SHIFTS, orders=ORDERS, bit=table.bit, label=table.label, sha256=np.array(table.digest())
     )
-
-
-def _same_grid(shifts: Float64[ndarray, " s"], orders: Float64[ndarray, " o"]) -> bool:
-    return np.array_equal(shifts, SHIFTS) and np.array_equal(orders, ORDERS)
 
 
 if __name__ == "__main__":

@@ -170,7 +170,7 @@ class NeighbouringCounts:
 
 def audited_pairs(target: Target, *, delta: float) -> list[NeighbouringCounts]:
     """The pairs "worst" and "tied" of a target. Under the view "histogram" counts do not matter: only "tied"."""
-    start = np.zeros(_dimensions(target))
+    start = np.zeros((1 if target.classes == 2 else 2) + (target.threshold is not None))
     if target.classes > 2:
         # The other classes lie some noise scales below the two leaders.
         start[:2] = 3.0
@@ -233,10 +233,6 @@ def _log_law(
 ) -> Float64[ndarray, "pairs outcomes"]:
     offsets = None if predictions is None else total[:, None] * predictions
     return target.mechanism.outcome_log_law(levels, target.multiplicity, offsets=offsets)
-
-
-def _dimensions(target: Target) -> int:
-    return (1 if target.classes == 2 else 2) + (target.threshold is not None)
 
 
 def _votes_at(target: Target, positions: Float64[ndarray, "pairs dimensions"]) -> _Votes:

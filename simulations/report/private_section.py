@@ -95,7 +95,7 @@ def private_section(result: RunResult) -> _Row | None:
         "refused": _refused(result),
         "above": _ABOVE if _above(result) else None,
         "groups": _groups(result)[:_MOST_GROUPS],
-        "columns": _columns(result),
+        "columns": list(_columns_of(result)),
         "attack": None if attack is None else membership_words.summary_rows(attack.for_research()),
         "attack_finding": None if attack is None else membership_words.finding(attack.for_research()),
     }  # fmt: skip
@@ -212,10 +212,6 @@ def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
     for name, private in result.findings.accountants.items():
         columns |= columns_of_figures(name, private.for_research())
     return columns
-
-
-def _columns(result: RunResult) -> list[str]:
-    return list(_columns_of(result))
 
 
 def _groups(result: RunResult) -> list[_Row]:

@@ -124,11 +124,6 @@ def evaluator_tags(
     return np.stack(tags)
 
 
-def _message_bytes(numbers: int, *, repetitions: int) -> int:
-    """The length of a garbler's message about so many numbers."""
-    return 4 * repetitions * BITS * numbers
-
-
 def _tweaks(repetition: int, shape: tuple[int, ...], first: int) -> UInt64[ndarray, "31 *numbers"]:
     count = int(np.prod(shape))
     numbers = first + np.arange(count, dtype=np.uint64).reshape(shape)
@@ -336,8 +331,7 @@ class _Tags:
     def evaluated(self, channel: Channel, active: ndarray, bits: ndarray, hashing: LabelHash) -> None:
         """Takes the garbler's message about a chunk of this server's own numbers."""
         repetitions, first = len(self._inputs.alphas), self._counted(0, bits[0].size)
-        size = _message_bytes(bits[0].size, repetitions=repetitions)
-        message = receive(channel, size, "what makes macs")
+        message = receive(channel, 4 * repetitions * BITS * bits[0].size, "what makes macs")
         self._tags.append(evaluator_tags(active, bits, message, hashing, first=first, repetitions=repetitions))
 
     def garbled(self, channel: Channel, zeros: ndarray, mine: _Garbling) -> None:

@@ -60,7 +60,8 @@ class SignedVotes:
 
     def statement(self, study: bytes, request: bytes, seat: str, *, queries: Sequence[int]) -> bytes:
         """What the hospital signs. queries: the positions in the pool on which it voted."""
-        return b"conclave votes 2\n" + _positions(queries) + self._named(study, request, seat)
+        positions = hashlib.sha256(np.array(queries, dtype="<i8").tobytes()).digest()
+        return b"conclave votes 2\n" + positions + self._named(study, request, seat)
 
     def digest(self, study: bytes, request: bytes, seat: str) -> bytes:
         """32 bytes that name what the seat sent, both parts: the guardian's statement has them."""
@@ -114,10 +115,6 @@ def sent_votes(reply: ConcealedVotes) -> SignedVotes:
     """The signed votes in a reply of one's own, as it was stored."""
     sealed, *own, signature = reply.arrays
     return SignedVotes(sealed.tobytes(), own_digest(tuple(own)), signature.tobytes())
-
-
-def _positions(queries: Sequence[int]) -> bytes:
-    return hashlib.sha256(np.array(queries, dtype="<i8").tobytes()).digest()
 
 
 def own_digest(own: tuple[ndarray, ...]) -> bytes:
