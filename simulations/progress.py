@@ -98,7 +98,7 @@ class ProgressStage:
         self._bar: Progress | None = None
 
     def update(self, done: int, total: int, *, kept: int = 0, doing: str = "") -> None:
-        """Shows that `done` of `total` items are finished, of which `kept` took no time, and which one is next."""
+        """Shows that `done` of `total` items are finished, of which `kept` took no time, and which one is at work."""
         now = time.monotonic()
         rate = (done - kept) / max(now - self._started, 1e-9)
         if self._reporter.live:
@@ -129,6 +129,6 @@ class ProgressStage:
                 transient=True,
             )
             self._bar.start()
-            self._bar.add_task(self._title, total=total, rate=rate)
+            self._bar.add_task(self._title, total=total, completed=done, rate=rate)
         shown = f"{self._title}{doing and f', {doing}'}"
         self._bar.update(self._bar.task_ids[0], description=shown, completed=done, total=total, rate=rate)
