@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -319,11 +320,8 @@ def test_hospitals_that_are_named_must_be_on_the_roster(signed, tmp_path, named)
 
 
 def test_a_release_on_a_full_disk_leaves_nothing_in_the_way_of_the_next(signed, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "full")
-
     consortium, labelled, _ = signed
-    monkeypatch.setattr("coordinator.release.release.put_in_place", full)
+    monkeypatch.setattr("coordinator.release.release.put_in_place", Mock(side_effect=OSError(errno.ENOSPC, "full")))
     with pytest.raises(StorageFailed):
         consortium.release(labelled, tmp_path / "release")
     assert list(tmp_path.iterdir()) == []

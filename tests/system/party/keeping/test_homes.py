@@ -88,6 +88,16 @@ def approve(study, home, folder, *more):
     return call("approve", study_file(folder, study, f"{study.name}.toml"), "--yes", *more, home=home)
 
 
+def lose(path, lost, *, older):
+    """Deletes or damages a database, or puts an older copy in its place."""
+    if lost == "damaged":
+        path.write_bytes(b"no database at all" * 1000)
+    elif lost == "older" and older is not None:
+        copied(older, path)
+    else:
+        path.unlink()
+
+
 def works_for_other_patients(home, folder):
     """Whether the home refuses the same people under another name, and can approve a study for others."""
     text = home.settings_file.read_text()
@@ -212,12 +222,9 @@ def test_a_move_that_is_cut_short_leaves_one_home(home, tmp_path, monkeypatch, w
     assert call("budget", "show", home=home) == 0
 
 
-def test_a_moved_home_whose_policy_lay_elsewhere_is_not_restored_without_it(home, tmp_path, capsys):
-    elsewhere = tmp_path / "policy.sqlite"
-    home.settings().policy.rename(elsewhere)
-    text = home.settings_file.read_text()
-    home.settings_file.write_text(text.replace('policy = "policy.sqlite"', f'policy = "{elsewhere}"'))
-    assert call("home", "move", tmp_path / "m.conclave", "--yes", home=home) == 0
+def test_a_moved_home_whose_policy_lay_elsewhere_is_not_restored_without_it(apart, tmp_path, capsys):
+    elsewhere = apart.settings().policy
+    assert call("home", "move", tmp_path / "m.conclave", "--yes", home=apart) == 0
     kept = elsewhere.rename(tmp_path / "another machine's")
     assert call("home", "restore", tmp_path / "m.conclave", home=PartyHome(tmp_path / "there")) != 0
     assert f"{elsewhere} does not exist" in capsys.readouterr().err
@@ -232,15 +239,9 @@ def test_a_moved_home_whose_policy_lay_elsewhere_is_not_restored_without_it(home
 @pytest.mark.parametrize("lost", ["deleted", "damaged", "older"])
 def test_a_ledger_that_is_lost_ends_its_study_and_all_it_ever_reserved_is_charged(home, tmp_path, capsys, lost):
     ledger = home.ledger(STUDY.digest, SEAT)
+    lose(ledger, lost, older=None)
     if lost == "older":
-        with Ledger(ledger) as fresh:
-            assert fresh.balance(SEAT).spent > 0
-        ledger.unlink()
         Ledger(ledger).close()
-    elif lost == "damaged":
-        ledger.write_bytes(b"no database at all" * 1000)
-    else:
-        ledger.unlink()
     if lost == "damaged":
         with refuses(StorageFailed, "conclave-party home repair"):
             answers(home)
@@ -259,14 +260,9 @@ def test_a_ledger_that_is_lost_ends_its_study_and_all_it_ever_reserved_is_charge
 def test_a_policy_that_is_lost_ends_all_studies_and_charges_the_caps_in_full(
     original, home, tmp_path, capsys, monkeypatch, lost
 ):
-    policy = home.settings().policy
     if lost == "older":
         spent(home, [1])
-        shutil.copy(original[0].settings().policy, policy)
-    elif lost == "damaged":
-        policy.write_bytes(b"no database at all" * 1000)
-    else:
-        policy.unlink()
+    lose(home.settings().policy, lost, older=original[0].settings().policy)
     if lost != "damaged":
         with refused_for("policy_rolled_back"):
             answers(home)
@@ -308,26 +304,23 @@ def test_a_lost_home_id_is_written_anew_as_the_policy_knows_it(home, capsys):
     assert answers(home) == [SEAT]
 
 
-def test_a_withdrawal_deletes_the_teachers_and_keeps_the_evidence(home, capsys):
-    assert home.teachers(STUDY.digest, SEAT).exists()
-    assert call("withdraw", "test", "--yes", home=home) == 0
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_withdrawal_deletes_the_teachers_and_keeps_the_evidence(home, monkeypatch, capsys, trains):
+    def withdraw(*given):
+        assert call("withdraw", "test", "--yes", home=home) == 0
+        return write(*given) if given else None
+
+    write = training.write_teachers
+    monkeypatch.setattr(training, "write_teachers", withdraw)
+    if trains:  # teachers are ready after it
+        home.forget_teachers(STUDY.digest, SEAT)
+        assert call("train", "test", home=home) == Exit.REFUSED
+    else:
+        assert home.teachers(STUDY.digest, SEAT).exists()
+        withdraw()
     assert not home.teachers(STUDY.digest, SEAT).exists()
     assert home.ledger(STUDY.digest, SEAT).exists()
     assert "teachers were deleted" in capsys.readouterr().out
-
-
-def test_teachers_that_are_ready_after_a_withdrawal_are_deleted_too(home, monkeypatch, capsys):
-    write = training.write_teachers
-
-    def slow(*given):
-        assert call("withdraw", "test", "--yes", home=home) == 0
-        write(*given)
-
-    monkeypatch.setattr(training, "write_teachers", slow)
-    home.forget_teachers(STUDY.digest, SEAT)
-    assert call("train", "test", home=home) == Exit.REFUSED
-    assert refusal(capsys) == "withdrawn"
-    assert not home.teachers(STUDY.digest, SEAT).exists()
 
 
 def test_a_sealed_backup_opens_with_its_passphrase_alone(home, tmp_path, capsys, monkeypatch):
@@ -372,12 +365,7 @@ def test_where_a_ledger_is_gone_or_old_every_command_names_the_same_upper_bound(
     original, home, tmp_path, capsys, lost, said
 ):
     real = spending(STUDY, SEAT, spent(home, [1])).epsilon_used
-    ledger = home.ledger(STUDY.digest, SEAT)
-    copied(original[0].ledger(STUDY.digest, SEAT), ledger)
-    if lost == "deleted":
-        ledger.unlink()
-    elif lost == "damaged":
-        ledger.write_bytes(b"no database at all" * 1000)
+    lose(home.ledger(STUDY.digest, SEAT), lost, older=original[0].ledger(STUDY.digest, SEAT))
     found, code, exit_code = shown(home, capsys, "budget", "show")
     (row,) = found["seats"]
     assert (row["bound"], row["answers_left"], code) == ("at most", 0, said)
@@ -416,8 +404,7 @@ def test_the_ledger_of_a_study_that_was_approved_and_never_asked_is_missed_too(h
 @pytest.mark.parametrize("lost", ["deleted", "older"])
 def test_where_the_policy_is_gone_or_old_only_a_lower_bound_is_known(original, home, tmp_path, capsys, lost):
     real = spending(STUDY, SEAT, spent(home, [1])).epsilon_used
-    policy = home.settings().policy
-    policy.unlink() if lost == "deleted" else copied(original[0].settings().policy, policy)
+    lose(home.settings().policy, lost, older=original[0].settings().policy)
     found, code, exit_code = shown(home, capsys, "budget", "show")
     (row,) = found["seats"]
     assert (row["bound"], row["answers_left"], code, exit_code) == ("at least", 0, "policy_rolled_back", Exit.REFUSED)
