@@ -148,15 +148,15 @@ def make_release(
             raise DataCorrupt(
                 f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
             )
-        write_atomically(beside, _officers_file(labelled, now))
         try:
+            write_atomically(beside, _officers_file(labelled, now))
             if keep is not None:  # before anybody can see the release: if in vain, it is only counted too often
                 for name in layout.EARLIER_FILES:
                     write_atomically(keep / name, (part / name).read_bytes())
             put_in_place(part, out)
         except BaseException:
             if not out.exists():  # another command may have made it meanwhile, with the same file
-                beside.unlink()
+                beside.unlink(missing_ok=True)
             raise
     return out
 

@@ -124,11 +124,10 @@ def differences(columns: Sequence[Feature], found: Sequence[tuple[int, float, fl
 
 
 def _check_printable(what: str, texts: Sequence[str]) -> None:
-    """Raises InvalidInput for what a terminal might obey: a hospital reads these before it approves. Blanks that do not
-    break are in hospitals' own tables."""
-    wrong = next((each for each in texts if not each.replace("\N{NO-BREAK SPACE}", " ").isprintable()), None)
-    if wrong is not None:
-        raise InvalidInput(f"{what} has {wrong[:80]!r}; allowed: printable text")
+    """Raises InvalidInput for what a terminal might obey: a hospital reads these before it approves."""
+    for each in texts:  # hospitals' tables have blanks that do not break
+        if not each.replace("\N{NO-BREAK SPACE}", " ").isprintable():
+            raise InvalidInput(f"{what} has {each[:80]!r}; allowed: printable text")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -319,16 +319,12 @@ def test_hospitals_that_are_named_must_be_on_the_roster(signed, tmp_path, named)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_release_on_a_full_disk_leaves_nothing_in_the_way_of_the_next(signed, tmp_path, monkeypatch):
-    consortium, labelled, _ = signed
+def test_a_release_is_whole_never_overwritten_and_only_its_coordinator_may_make_it(signed, tmp_path, monkeypatch):
+    consortium, labelled, folder = signed
     monkeypatch.setattr("coordinator.release.release.put_in_place", Mock(side_effect=OSError(errno.ENOSPC, "full")))
     with pytest.raises(StorageFailed):
         consortium.release(labelled, tmp_path / "release")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_release_is_never_overwritten_and_only_its_coordinator_may_make_it(signed, tmp_path):
-    consortium, labelled, folder = signed
     with refuses(InvalidInput, "exists"):
         consortium.release(labelled, folder)
     stranger = Consortium(tmp_path)
