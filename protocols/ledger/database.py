@@ -27,11 +27,7 @@ class Transactions:
     """
 
     def __init__(
-        self,
-        database: sqlite3.Connection,
-        lock: threading.RLock,
-        *,
-        failed: Callable[[sqlite3.Error], StorageFailed],
+        self, database: sqlite3.Connection, lock: threading.RLock, *, failed: Callable[[sqlite3.Error], StorageFailed]
     ) -> None:
         self._database = database
         self._lock = lock

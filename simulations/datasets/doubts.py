@@ -39,9 +39,7 @@ def tells(cells: Int64[ndarray, " records"], labels: Int64[ndarray, " records"])
     return bool(guessed and wrong <= _LEFT * guessed)
 
 
-def ranges_of(
-    numbers: Float64[ndarray, " records"], labels: Shaped[ndarray, " records"]
-) -> Int64[ndarray, " records"]:
+def ranges_of(numbers: Float64[ndarray, " records"], labels: Shaped[ndarray, " records"]) -> Int64[ndarray, " records"]:
     """In which of up to 32 ranges of about as many records each number lies, and in which part of it: a limit that
     parts two labels seldom lies between two ranges, so each is cut in two where its labels differ most."""
     count = max(1, min(_RANGES, len(numbers) // _IN_RANGE))

@@ -235,10 +235,7 @@ SHARES = (0.6, 0.25, 0.15)
 
 _Arrays = dict[str, Shaped[ndarray, "*shape"]]
 _ONE_POOL = {"x", "y", "site", "patient", "split", "classes"}
-_IN_PARTS = {f"{what}_{part}" for what in ("x", "y", "patient") for part in PARTS} | {
-    "site_private",
-    "classes",
-}
+_IN_PARTS = {f"{what}_{part}" for what in ("x", "y", "patient") for part in PARTS} | {"site_private", "classes"}
 
 
 def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int | None]) -> Dataset:

@@ -30,13 +30,7 @@ Draw = Callable[[Int64[ndarray, " records"], np.random.Generator], Float32[ndarr
 
 
 def drawn_dataset(
-    request: DatasetRequest,
-    *,
-    name: str,
-    class_names: Sequence[str],
-    sizes: Mapping[str, int],
-    draw: Draw,
-    about: str,
+    request: DatasetRequest, *, name: str, class_names: Sequence[str], sizes: Mapping[str, int], draw: Draw, about: str
 ) -> Dataset:
     """Draws labels, and an image for each, of the three parts; each part's stream is that of (seed, name, part).
 
