@@ -32,6 +32,9 @@ from numpy import ndarray
 
 from coordinator.queries.choice import QueryChoice, make_queries
 from coordinator.students import student_kind, usual_table_student
+from protocols.labelling.replay import replay
+from protocols.labelling.stored_votes import RecordSums
+from protocols.levels.simulated import drawn_noise
 from protocols.study.column_queries import bare_columns
 from protocols.study.levels import Clear
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
@@ -41,11 +44,8 @@ from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import contribution_sum, said
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, DatasetRequest
-from simulations.setup.levels import drawn_noise
 from simulations.setup.partition import BySite, Iid, partition
 from simulations.stages.record_votes import soft_pool_labels
-from simulations.stages.replay import replay
-from simulations.stages.stored_votes import RecordSums
 
 _DELTA, _DRAWS, _QUANTILE = 1e-5, 400, 0.99
 Sums = Int64[ndarray, "parties rows columns"]

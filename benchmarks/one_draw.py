@@ -20,12 +20,12 @@ import scipy
 
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import StoredVotes, VoteCounts, load_labels, load_votes
 from simulations.planning.grid import optimise_each
 from simulations.planning.objective import OBJECTIVES
 from simulations.planning.predict import PilotVotes, Planner
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import StoredVotes, VoteCounts, load_labels, load_votes
 
 DELTAS = {"mnist": 1e-5, "adult": 1e-6}
 LEVELS = (0.95, 0.97, 0.98, 0.99)

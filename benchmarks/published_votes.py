@@ -18,9 +18,9 @@ from numpy import ndarray
 
 from protocols.budgets import accountant as accountants
 from protocols.budgets.accountant import Accountant, GaussianRdp
+from protocols.labelling.stored_votes import load_labels, load_votes
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import load_labels, load_votes
 
 
 class ClassicConversion(GaussianRdp):

@@ -34,12 +34,12 @@ from coordinator.students import student_kind
 from coordinator.students.student import one_hot
 from protocols.features.feature_map import FeatureMap
 from protocols.labelling.questions import Choose
+from protocols.labelling.stored_votes import CastVotes, StoredVotes, VoteCounts, load_labels, load_votes
 from protocols.study.terms import Feature
 from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts, load_labels, load_votes
 from simulations.stages.vote_source import votes_source
 
 NAMES = ("mnist", "adult", "garments", "glyphs")

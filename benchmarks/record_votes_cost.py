@@ -35,6 +35,7 @@ from protocols.features.feature_map import FeatureMap
 from protocols.labelling import guardian as guardian_module
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
+from protocols.levels.simulated import simulated_ballot, simulated_level
 from protocols.study.levels import TwoServer
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.released_noise import noise_of_mean
@@ -44,7 +45,7 @@ from protocols.sums.residuals import FirstScores
 from protocols.wire.messages import Reply, Request, encode
 from simulations.datasets import load
 from simulations.datasets.dataset import DatasetRequest
-from simulations.setup.levels import simulated_aggregation, simulated_ballot, simulated_level
+from simulations.stages.label import simulated_aggregation
 from simulations.stages.record_votes import cells_of_holdings, contributions
 
 UNITS = 64

@@ -33,7 +33,10 @@ from coordinator.students.scores import ScoresStudent
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling, SecondSum
+from protocols.labelling.replay import replay
+from protocols.labelling.stored_votes import RecordSums
 from protocols.levels.level import BatchNoise
+from protocols.levels.simulated import drawn_noise
 from protocols.research.private import Private
 from protocols.study.levels import Clear
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
@@ -46,12 +49,9 @@ from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
 from simulations.membership.attack import ceiling_of, loss
 from simulations.membership.report import AttackCeiling, Estimate, RateAt, advantage, area, best_threshold, rates
-from simulations.setup.levels import drawn_noise
 from simulations.setup.partition import BySite, partition
 from simulations.stages.record_cells import Contribution, RecordCells
 from simulations.stages.record_votes import cells_of_holdings, soft_pool_labels
-from simulations.stages.replay import replay
-from simulations.stages.stored_votes import RecordSums
 
 Holding = tuple[Float32[ndarray, "records ..."], Int64[ndarray, " records"], Int64[ndarray, " records"] | None]
 Scores = Float64[ndarray, " runs"]

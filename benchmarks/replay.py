@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from protocols.labelling.replay import replay
+from protocols.labelling.stored_votes import CastVotes
 from protocols.mechanisms import ThresholdedGNMax
 from protocols.noise import Noise, simulated
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
-from simulations.stages.replay import replay
-from simulations.stages.stored_votes import CastVotes
 
 
 def make_votes(parties: int, queries: int, classes: int = 10) -> CastVotes:

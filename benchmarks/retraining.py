@@ -19,12 +19,12 @@ from scipy.special import log_ndtr
 
 from benchmarks.label_law import label_log_probabilities
 from benchmarks.typical_case import retraining
+from protocols.labelling.stored_votes import CastVotes
 from simulations.pipeline import study_of
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import CastVotes
 from simulations.stages.vote_source import votes_source
 
 CONFIDENCE = 1 - 1e-6

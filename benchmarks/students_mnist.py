@@ -31,9 +31,9 @@ from numpy import ndarray
 from coordinator.queries import ORDERS_HELP
 from coordinator.queries.questions import in_order
 from coordinator.students import student_kind
+from protocols.labelling.stored_votes import VoteCounts, load_labels, load_votes
 from simulations.setup.experiment import experiment, experiment_budgets, make_study, parse_seeds
 from simulations.stages.label import label_seed, mean_and_interval
-from simulations.stages.stored_votes import VoteCounts, load_labels, load_votes
 
 POOL = 9000
 _OF_THE_PAPER = {"mechanism": "confident_gnmax", "threshold": 200.0, "sigma_threshold": 150.0, "sigma": 40.0}

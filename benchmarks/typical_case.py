@@ -36,6 +36,7 @@ from protocols.bounds.label_only import ORDERS
 from protocols.budgets.accountant import accountant
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import CastVotes
 from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
 from protocols.research.private import Private
 from protocols.study.study import Study
@@ -44,7 +45,6 @@ from simulations.datasets.dataset import Dataset
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.cast import teacher_seed
 from simulations.stages.label import SeedResult
-from simulations.stages.stored_votes import CastVotes
 
 Population = Literal["federation", "party"]
 POPULATIONS: tuple[Population, ...] = get_args(Population)

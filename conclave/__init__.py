@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from protocols.bounds.rdp import RdpCurve
     from protocols.budgets.privacy_curve import PrivacyCurve
     from protocols.errors import BudgetExceeded, ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
+    from protocols.study.plan import StudyPlan
     from protocols.study.study import Study
     from protocols.votes import ABSTAIN, NOT_ASKED
-    from simulations.planning.plan import StudyPlan
 
 __all__ = [
     "ABSTAIN",
@@ -84,7 +84,7 @@ _NAMES: Final = {
     "protocols.errors": "BudgetExceeded ConclaveError DataCorrupt DataUnavailable InvalidInput",
     "protocols.study.study": "Study",
     "protocols.votes": "ABSTAIN NOT_ASKED",
-    "simulations.planning.plan": "StudyPlan",
+    "protocols.study.plan": "StudyPlan",
 }
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 

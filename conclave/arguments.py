@@ -12,10 +12,10 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from protocols.bounds.rdp import check_budget
+from protocols.budgets.planned import Budgets
 from protocols.errors import InvalidInput
 from protocols.installing import install
-from simulations.planning.advice import large_delta
-from simulations.setup.budgets import Budgets
+from protocols.study.units import large_delta
 
 if TYPE_CHECKING:
     import pandas as pd

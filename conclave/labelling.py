@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,24 +13,19 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from conclave.arguments import budgets_of, check_unmasked, check_whole, frame, warn_of_delta
+from protocols.budgets.planned import Budgets
 from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.labelling.replay import check_fit, check_replayed, replay_seed
+from protocols.labelling.stored_votes import StoredVotes, VoteCounts, check_labels, stored_votes, transposed
+from protocols.levels.simulated import simulated_level
+from protocols.study.plan import make_plan, must_afford
+from protocols.study.settings import read_setting
 from protocols.study.study import Study
-from simulations.pipeline import study_of
-from simulations.planning.plan import make_plan, must_afford
-from simulations.setup.accountants import check_charging
-from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import DATA_SETTINGS, Experiment, experiment
-from simulations.stages.inputs import inputs_of_votes
-from simulations.stages.label import SeedResult, label_seed
-from simulations.stages.stored_votes import StoredVotes, check_labels, stored_votes, transposed
+from protocols.study.teacher_study import Dropout, TeacherTerms, TeacherVotesPlan, teacher_study, teacher_terms
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Settings that the arguments give, that say how votes are made, or that compare and attack trained models.
-_IDLE = frozenset(DATA_SETTINGS) | frozenset(
-    "parties votes votes_kind labels budgets queries seeds data_seed attack baselines".split()
-)
 # A budget that any study affords, to check what does not depend on budgets.
 _AMPLE = 4.0
 
@@ -126,6 +121,7 @@ def label(
     truth: ArrayLike | None = None,
     names: Sequence[str] | None = None,
     seed: int = 0,
+    dropout: float = 0.0,
     **settings: object,
 ) -> Labels:
     """The labels that votes give under every party's own budget, and what each party spends on them.
@@ -137,9 +133,10 @@ def label(
     votes for each class [queries, classes], each row with the same sum (then all parties weigh alike). epsilon > 0 and
     delta in (0, 1): a number, or one per party. unit: "record", or "party" for all of a party's data; view: what is
     seen, "label" or "histogram". classes: by default what the votes show; truth: the true labels, for `accuracy` alone;
-    names: of the parties, by default party-0 and so on. settings: any of `conclave-simulate run` that comes after the
-    votes: mechanism, its noise (sigma=..., in votes), accountant (one that charges), weights, individualization, stop,
-    dropout, quorum, answer_rate, confidentiality, units. A setting without effect is refused.
+    names: of the parties, by default party-0 and so on; dropout: in [0, 1), the share of batches that a party misses.
+    settings: any of `conclave-simulate run` that comes after the votes: mechanism, its noise (sigma=..., in votes),
+    accountant (one that charges), weights, individualization, stop, quorum, answer_rate, confidentiality, units,
+    colluders. A setting without effect is refused.
 
     Warns of votes that may be transposed, and of a delta above 1 over the number of parties. Raises InvalidInput, with
     the value and the allowed range, and BudgetExceeded where a budget affords no query.
@@ -156,11 +153,13 @@ def label(
     array([1.  , 1.99])
     """
     check_whole("seed", seed, least=0)
+    dropout = read_setting("dropout", dropout, Dropout)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
-    chosen = _experiment(stored, unit=unit, view=view, settings=settings)
-    study, given = _study(chosen, stored, budgets_of(epsilon, delta, parties=parties, names=names))
+    terms = _terms(stored, unit=unit, view=view, settings=settings)
+    given = budgets_of(epsilon, delta, parties=parties, names=names)
+    study = _affording(terms, stored, given, drops=dropout > 0)
     warn_of_delta(given, unit)
-    return _labels(study, given, stored, chosen, truth=known, seed=seed)
+    return _labels(study, stored, truth=known, seed=seed, dropout=dropout)
 
 
 def replay(
@@ -174,6 +173,7 @@ def replay(
     truth: ArrayLike | None = None,
     names: Sequence[str] | None = None,
     seeds: Sequence[int] = (0,),
+    dropout: float = 0.0,
     **settings: object,
 ) -> Replay:
     """The same votes under each of many budgets, counted once; some milliseconds per budget.
@@ -194,23 +194,24 @@ def replay(
     budgets, seeds = tuple(budgets), tuple(seeds)
     for seed in seeds:
         check_whole("seed", seed, least=0)
+    dropout = read_setting("dropout", dropout, Dropout)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
-    chosen = _experiment(stored, unit=unit, view=view, settings=settings)
+    terms = _terms(stored, unit=unit, view=view, settings=settings)
     each = [budgets_of(epsilon, delta, parties=parties, names=names) for epsilon in budgets]
     results: list[Labels | None] = []
     notes: list[str] = []
     # What is wrong under an ample budget is wrong under every one; what only a budget makes wrong becomes its note.
     ample = budgets_of(_AMPLE, delta, parties=parties, names=names)
-    _ = _terms(chosen, stored, ample).budgets
+    _ = _study(terms, stored, ample, drops=dropout > 0).budgets
     warn_of_delta(ample, unit)
     for one in each:
         try:
-            study, given = _study(chosen, stored, one)
+            study = _affording(terms, stored, one, drops=dropout > 0)
         except (BudgetExceeded, InvalidInput) as error:
             results += [None] * len(seeds)
             notes += [str(error)] * len(seeds)
             continue
-        results += [_labels(study, given, stored, chosen, truth=known, seed=seed) for seed in seeds]
+        results += [_labels(study, stored, truth=known, seed=seed, dropout=dropout) for seed in seeds]
         notes += [""] * len(seeds)
     return Replay(budgets, seeds, tuple(results), tuple(notes))
 
@@ -242,48 +243,51 @@ def _checked(
     return stored, parties, check_labels(known, queries=stored.queries, classes=stored.classes, called="truth")
 
 
-def _experiment(stored: StoredVotes, *, unit: str, view: str, settings: dict[str, object]) -> Experiment:
-    idle = sorted(_IDLE & set(settings))
-    if idle:
-        raise InvalidInput(f"{idle[0]} has no effect on votes of one's own; leave it out")
-    chosen = experiment(**settings, unit=unit, view=view, classes=stored.classes)
-    check_charging(chosen.accountant)
-    return chosen
+def _terms(stored: StoredVotes, *, unit: str, view: str, settings: dict[str, object]) -> TeacherTerms:
+    terms = teacher_terms(**settings, unit=unit, view=view)
+    check_replayed(terms.individualization, terms.mechanism)
+    uniform = terms.weights is None and isinstance(stored, VoteCounts)
+    return replace(terms, weights="uniform") if uniform else terms
 
 
-def _study(chosen: Experiment, stored: StoredVotes, budgets: Budgets) -> tuple[Study, Budgets]:
-    study = _terms(chosen, stored, budgets)
-    must_afford(make_plan(study, budgets))
-    return study, budgets
+def _affording(terms: TeacherTerms, stored: StoredVotes, budgets: Budgets, *, drops: bool) -> Study:
+    study = _study(terms, stored, budgets, drops=drops)
+    must_afford(make_plan(study))
+    return study
 
 
-def _terms(chosen: Experiment, stored: StoredVotes, budgets: Budgets) -> Study:
-    return study_of(inputs_of_votes(chosen, stored, parties=len(budgets.names), truth=None), budgets)[1]
+def _study(terms: TeacherTerms, stored: StoredVotes, budgets: Budgets, *, drops: bool) -> Study:
+    seats, bound = len(budgets.names), terms.input_bound or 1.0
+    level = simulated_level(
+        terms.confidentiality, units=terms.units, colluders=terms.colluders, seats=seats, input_bound=bound
+    )
+    plan = TeacherVotesPlan(
+        name=f"votes-{seats}", terms=terms, level=level, classes=stored.classes, queries=stored.queries,
+        teachers=stored.teachers,
+    )  # fmt: skip
+    study = teacher_study(plan, budgets)
+    check_fit(study, stored, drops=drops)
+    return study
 
 
 def _labels(
-    study: Study,
-    budgets: Budgets,
-    stored: StoredVotes,
-    chosen: Experiment,
-    *,
-    truth: Int64[ndarray, " queries"] | None,
-    seed: int,
+    study: Study, stored: StoredVotes, *, truth: Int64[ndarray, " queries"] | None, seed: int, dropout: float
 ) -> Labels:
-    result: SeedResult = label_seed(study, stored, seed=seed, dropout=chosen.dropout, truth=truth)
-    filters, spent = study.budgets, result.labelling.spent
+    labelling = replay_seed(study, stored, seed=seed, dropout=dropout).labelling
+    filters, spent, answered = study.budgets, labelling.spent, labelling.labels >= 0
+    known = truth is not None and answered.any()
     return Labels(
-        labels=result.labelling.labels,
-        parties=budgets.names,
-        epsilon=budgets.epsilon,
-        delta=budgets.delta,
+        labels=labelling.labels,
+        parties=tuple(study.seats),
+        epsilon=np.array([seat.epsilon for seat in study.roster]),
+        delta=np.array([seat.delta for seat in study.roster]),
         weight=study.weights,
         epsilon_guaranteed=filters.epsilon_guaranteed,
         epsilon_spent=filters.epsilon_of(spent),
         share_of_budget=filters.share(spent),
         spent=spent,
-        stop=result.labelling.stop.reason,
-        accuracy=result.label_accuracy,
+        stop=labelling.stop.reason,
+        accuracy=float((labelling.labels == truth)[answered].mean()) if known else None,
         seed=seed,
         study=study,
     )

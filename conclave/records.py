@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from conclave.arguments import budgets_of, check_whole, frame, numbers, warn_of_delta
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import MOST_CLASSES, check_labels
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.sums.contributions import said
@@ -21,7 +22,6 @@ from simulations.setup.experiment import experiment, query_map, units_of
 from simulations.stages.inputs import DatasetInputs
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import label_record_seed
-from simulations.stages.stored_votes import MOST_CLASSES, check_labels
 from simulations.stages.vote_source import record_study_of
 
 if TYPE_CHECKING:

@@ -8,22 +8,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final  # Any: JSON
 
-import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
 from conclave.arguments import frame
+from protocols.budgets.accountant import accountant
 from protocols.errors import InvalidInput
 from protocols.study import file
+from protocols.study.plan import StudyPlan, make_plan, must_afford
 from protocols.study.study import Study
 from runtime.distribution import lacking
 from runtime.files import write_atomically
 from simulations.pipeline import run as run_pipeline
 from simulations.pipeline import study_of
-from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
-from simulations.setup.accountants import check_charging
-from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import SETTINGS, experiment, experiment_budgets, make_study
 from simulations.stages.inputs import Host, read_inputs
 
@@ -82,7 +80,8 @@ def define_study(
     if idle:
         raise InvalidInput(f"{idle[0]} is no term of a study; allowed: {', '.join(_TERMS)}, and the mechanism's noise")
     chosen = experiment(**settings, budgets=budgets, delta=delta, unit=unit, view=view, classes=classes)
-    check_charging(chosen.accountant)
+    if chosen.accountant is not None:
+        accountant(chosen.accountant)  # one that charges
     return replace(make_study(chosen, experiment_budgets(chosen), classes=classes, queries=queries), name=name)
 
 
@@ -97,8 +96,7 @@ def plan(study: Study) -> StudyPlan:
     >>> [(group.budget, group.answers_all) for group in conclave.plan(study).groups]
     [(1.0, 95), (4.0, 95)]
     """
-    epsilon, delta = (np.array([getattr(seat, name) for seat in study.roster]) for name in ("epsilon", "delta"))
-    return make_plan(study, Budgets(tuple(seat.party for seat in study.roster), epsilon, delta))
+    return make_plan(study)
 
 
 def run(
@@ -140,7 +138,7 @@ def run(
         reporter = Reporter(quiet=True)
         inputs = read_inputs(chosen, host=host, reporter=reporter)
         given, study = study_of(inputs)
-        must_afford(make_plan(study, given))
+        must_afford(make_plan(study))
         result = run_pipeline(inputs, budgets=given, study=study, host=host, reporter=reporter)
         return Run(study=study, labels=result.seeds[0].labelling.labels, figures=summary(result))
 

@@ -26,7 +26,10 @@ from coordinator.students.choice import AUTO, Choice
 from coordinator.students.scores import ScoresStudent
 from party.asking.report import Improvement, improve
 from party.data.records import Records
+from protocols.budgets.planned import Budgets
 from protocols.errors import InvalidInput
+from protocols.labelling.replay import check_fit
+from protocols.labelling.stored_votes import VoteCounts
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.plural import counted
 from protocols.reading import parse_json
@@ -51,7 +54,6 @@ from simulations.groups import ByGroup, by_group
 from simulations.private import Findings, compute_findings
 from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
-from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.stages.cast import teacher_seed
 from simulations.stages.ceiling import Ceiling
@@ -59,8 +61,6 @@ from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs, r
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import JudgedStudent, evaluate_student, live_record_votes
-from simulations.stages.replay import check_fit
-from simulations.stages.stored_votes import VoteCounts
 from simulations.stages.students import ReleasedStudent, alone_right, foretold
 from simulations.stages.vote_source import (
     VoteSource,

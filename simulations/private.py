@@ -22,6 +22,7 @@ from numpy import ndarray
 from protocols.budgets.accountant import Accountant, default_accountant
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import CastVotes, StoredVotes
 from protocols.mechanisms import ONE_VOTE, Mechanism, Sensitivity
 from protocols.noise import simulated
 from protocols.research import DATA_DEPENDENT
@@ -29,18 +30,17 @@ from protocols.research.data_dependent import Circumstances, Figures, QueryVotes
 from protocols.research.private import Private
 from protocols.study.study import Study
 from protocols.study.units import votes_per_unit
+from protocols.study.usual_noise import scaled_mechanism
 from protocols.votes import ABSTAIN, NOT_ASKED
 from simulations.membership.attack import Controls, make_controls, membership_attack, record_seats
 from simulations.membership.report import MembershipReport
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.experiment import Experiment
-from simulations.setup.usual_noise import scaled_mechanism
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import SeedResult
 from simulations.stages.record_cells import RecordCells
-from simulations.stages.stored_votes import CastVotes, StoredVotes
 from simulations.stages.students import ReleasedStudent, first_seeds_student, pooled_student
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds
+from protocols.labelling.stored_votes import CastVotes
 from simulations.datasets.sources import published
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import CastVotes
 from simulations.stages.vote_source import votes_source
 
 NAME: Final = "bayesian_dp"

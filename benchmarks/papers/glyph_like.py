@@ -20,6 +20,7 @@ from numpy import ndarray
 from benchmarks.papers.paper import Cell, Task, points
 from benchmarks.papers.students import counts_of, ensemble_votes, released, student_accuracy
 from benchmarks.papers.votes import DATA_DEPENDENT_MEANS, WORST_CASE_MEANS, confident_figures, worst_case
+from protocols.labelling.stored_votes import CastVotes
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research.data_dependent import answer_probability
 from protocols.votes import plurality
@@ -28,7 +29,6 @@ from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.rendered import rendered
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import check_live, label_seed, live_study
-from simulations.stages.stored_votes import CastVotes
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from simulations.stages.record_votes import label_record_seed
 
 NAME: Final = "private_knn"
 _PARTIES: Final = 250
-# Of the 10,000 test images, at random: with the others the student is tested.
+# Of the 10, 000 test images, at random: with the others the student is tested.
 _POOL: Final = 2000
 _QUERIES: Final = 400
 _DELTA: Final = 1e-5

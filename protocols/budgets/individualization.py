@@ -37,6 +37,8 @@ from protocols.votes import LATTICE
 
 # Grid of weights on which affordable answers are computed and between which they are interpolated (log-log).
 _GRID = np.geomspace(2.0**-14, 2.0**14, 600)
+# The rule of weights where none is named.
+USUAL_RULE: Final = "exhaustive"
 _BISECTIONS = 60
 _CAP_ROUNDS = 50
 # The variance of one vote for one class is at most 1/4.

@@ -29,6 +29,15 @@ _LEAST_GUIDED, _MOST_GUIDED = 10.0, 10**6
 _CHUNK = 20_000_000
 
 
+@dataclass(frozen=True, eq=False)
+class Budgets:
+    """One (epsilon, delta) per party, and the parties' names."""
+
+    names: tuple[str, ...]
+    epsilon: Float64[ndarray, " parties"]
+    delta: Float64[ndarray, " parties"]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Planned:
     """epsilon, delta: the budget of each party; sensitivity_per_weight: votes that one protected unit moves at weight

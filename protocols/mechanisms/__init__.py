@@ -25,6 +25,7 @@ __all__ = [
     "LNMax",
     "Lattice",
     "Mechanism",
+    "Number",
     "Parameter",
     "QueryCost",
     "Sensitivity",

@@ -17,3 +17,17 @@ def votes_per_unit(unit: str, *, teachers: int) -> int:
     if unit not in UNITS:
         raise InvalidInput(f"unit is {unit!r}; allowed: {', '.join(UNITS)}")
     return teachers if unit == "party" else 1
+
+
+def large_delta(delta: float, unit: str, units: int | None, *, parties: int) -> str | None:
+    """A warning of a delta above 1/units; else None. units: None where their number is not known: each party has at
+    least one."""
+    least, most = ("at least ", "at most ") if units is None and unit != "party" else ("", "")
+    units = parties if units is None else units
+    if delta <= 1 / units:
+        return None
+    plural = "parties" if unit == "party" else f"{unit}s"
+    return (
+        f"delta is {delta:g}, and there are {least}{units} {plural}: publishing one of them, chosen at random, has a "
+        f"delta of {most}{1 / units:.2g}, so give less than that"
+    )

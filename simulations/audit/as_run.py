@@ -32,6 +32,7 @@ from party.party import Voter
 from protocols import noise
 from protocols.budgets.accountant import accountant, default_accountant
 from protocols.budgets.filter import NANO, BudgetFilter
+from protocols.levels.simulated import simulated_level
 from protocols.levels.two_server import noise_pool
 from protocols.mechanisms import MECHANISMS, GNMax, Mechanism, View
 from protocols.noise import Noise
@@ -51,7 +52,6 @@ from simulations.audit.laws import (
     low_bits_evidence,
     whole_noise_evidence,
 )
-from simulations.setup.levels import simulated_level
 from simulations.stages.label import live_labelling
 
 # Discrete Gaussians are cut off where their probability is below rounding.

@@ -32,6 +32,7 @@ from protocols.crypto.discrete_gaussian import integer_gaussian, lattice_sigma
 from protocols.crypto.randomness import RandomSource, system_source
 from protocols.features.feature_map import FeatureMap
 from protocols.levels.secure_sum.terms import noise_share
+from protocols.levels.simulated import simulated_level
 from protocols.mechanisms import Lattice
 from protocols.noise import LatticeNoise, Noise, cryptographic, simulated
 from protocols.study.findings import labelled
@@ -45,7 +46,6 @@ from simulations.audit.bounds import Samples
 from simulations.audit.breaks import HONEST_SUMS, Contribute, Holding, SumBreak, Sums, breaks_of, broken_noise
 from simulations.audit.laws import Agreement, agreement, whole_noise_evidence
 from simulations.audit.settings import Advance, AuditSettings, Kind, Line, Pair, Prepared, UnitClaim, check_between
-from simulations.setup.levels import simulated_level
 from simulations.stages.record_votes import cells_of_holdings, contributions
 
 # Lattice units per vote where noise is integer.

@@ -21,6 +21,7 @@ from party.teachers import teacher_kind
 from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.findings import NOT_KNOWN
+from protocols.study.plan import make_plan, must_afford
 from protocols.study.several_findings import Powerset
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.votes import default_concentration
@@ -30,7 +31,6 @@ from simulations.findings import StudentsOfFindings, auroc_on_tests, students_of
 from simulations.pipeline import released_students, study_of
 from simulations.planning.grid import Optimum, optimise_each
 from simulations.planning.objective import OBJECTIVES
-from simulations.planning.plan import make_plan, must_afford
 from simulations.planning.predict import AssumedVotes, Planner
 from simulations.setup.experiment import OF_RECORDS, OF_TEACHERS, Experiment, experiment, usual_cells
 from simulations.stages.inputs import DatasetInputs, with_settings
@@ -269,9 +269,9 @@ def _score(task: Task, inputs: DatasetInputs, settings: Experiment) -> Score:
     if task.seen_by(student_kind(between)) is not task.seen_by(teacher_kind(task.settings.teacher)):
         between = "logistic_regression"
     given = with_settings(inputs, settings.changed(student=between), reporter=task.reporter)
-    budgets, study = study_of(given)
+    _, study = study_of(given)
     try:
-        must_afford(make_plan(study, budgets))
+        must_afford(make_plan(study))
     except BudgetExceeded as error:
         return Score(None, note=str(error))
     source = votes_source(given, host=task.host, reporter=task.reporter)

@@ -48,6 +48,7 @@ def count_flags(
     import numpy as np
 
     from protocols.claims.coverage import SIMULATED
+    from protocols.levels.simulated import drawn_noise, simulated_level
     from protocols.release.counts import counts_csv, counts_json, counts_of, to_text
     from protocols.study.count_cells import count_cells, counted_feature
     from protocols.study.deployed import deployed
@@ -58,7 +59,6 @@ def count_flags(
     from simulations import datasets
     from simulations.datasets.dataset import DatasetRequest
     from simulations.setup.experiment import population_of, units_of
-    from simulations.setup.levels import drawn_noise, simulated_level
     from simulations.setup.partition import BySite, Iid, partition
 
     folder = data_dir or os.environ.get("CONCLAVE_DATA")

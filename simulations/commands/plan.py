@@ -36,9 +36,9 @@ from simulations.options import (
 from simulations.planning.objective import OBJECTIVES
 
 if TYPE_CHECKING:
+    from protocols.study.plan import StudyPlan
     from protocols.study.votes import Votes
     from simulations.planning.grid import Optimum
-    from simulations.planning.plan import StudyPlan
     from simulations.planning.predict import PlannedVotes, Planner, Prediction
     from simulations.planning.records import Candidate, ForeseenAccuracies, Publics, Rehearsed
     from simulations.progress import Reporter
@@ -121,7 +121,7 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
       conclave-simulate plan --votes-by record --dataset heart_disease --partition by-site --budgets 1
     """
-    from simulations.planning.plan import check_curve
+    from simulations.planning.curve import check_curve
 
     settings, reporter = settings_from(flags), reporter_from(flags)
     if not flags["optimise"]:
@@ -150,18 +150,19 @@ def chosen_votes(settings: Experiment, flags: dict[str, Any], host: Host, report
 
 
 def _plan_of_teachers(flags: dict[str, Any], settings: Experiment, reporter: Reporter) -> None:
+    from protocols.study.plan import make_plan
     from simulations.pipeline import study_of
     from simulations.planning.advice import must_afford_or_say, warnings_of
-    from simulations.planning.plan import make_plan, write_curves
+    from simulations.planning.curve import write_curves
     from simulations.stages.inputs import read_inputs
 
     if flags["optimise"]:
         _run_optimise(flags, reporter)
         return
     inputs = read_inputs(settings, host=host_from(flags), reporter=reporter)
-    budgets, study = study_of(inputs)
+    _, study = study_of(inputs)
     warnings = warnings_of(study, settings, inputs, reporter)
-    plan = make_plan(study, budgets)
+    plan = make_plan(study)
     print_plan(plan, warnings, as_json=flags["as_json"])
     if not flags["as_json"]:
         try:
@@ -461,8 +462,8 @@ def _planned_settings(flags: dict[str, Any]) -> Experiment:
 
 def _planned_votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
     """The votes that the flags describe."""
+    from protocols.labelling.stored_votes import load_labels, load_votes
     from simulations.planning.predict import AssumedVotes, PilotVotes
-    from simulations.stages.stored_votes import load_labels, load_votes
 
     if (flags["accuracy"] is None) == (flags["pilot"] is None):
         raise InvalidInput("--optimise needs either --accuracy (the teachers', assumed) or --pilot (public votes)")
@@ -493,7 +494,7 @@ def _optimum_document(
     planner: Planner, optima: tuple[Optimum, ...], *, min_accuracy: float, command: str
 ) -> dict[str, Any]:
     """The plan as JSON values."""
-    from simulations.planning.plan import make_plan
+    from protocols.study.plan import make_plan
 
     found, best = optima[0], max(optima, key=lambda each: each.chosen.value)
     return {
@@ -511,7 +512,7 @@ def _optimum_document(
             for p in each.frontier
         ],
         "command": command,
-        "plan": make_plan(found.study, planner.budgets).to_json(),
+        "plan": make_plan(found.study).to_json(),
     }
 
 

@@ -56,10 +56,10 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run runs/digits/config.toml budgets=4 weights=uniform   (the same study, changed)
       conclave-simulate run --resume --out runs/digits   (after Ctrl-C)
     """
+    from protocols.study.plan import make_plan
     from runtime.printing import wrapped
     from simulations.pipeline import run, study_of
     from simulations.planning.advice import must_afford_or_say, warnings_of
-    from simulations.planning.plan import make_plan
     from simulations.report.terminal import print_summary, print_verdict
     from simulations.results.text import MARK
     from simulations.stages.inputs import read_inputs
@@ -74,7 +74,7 @@ def run_flags(**flags: Any) -> None:
     inputs = read_inputs(settings, host=host, reporter=reporter)
     budgets, study = study_of(inputs)
     warnings = warnings_of(study, settings, inputs, reporter)
-    plan = make_plan(study, budgets)
+    plan = make_plan(study)
     if flags["dry_run"]:
         print_plan(plan, warnings, as_json=flags["as_json"])
         return

@@ -20,7 +20,7 @@ def accountants_flags(as_json: bool) -> None:
 
     table = accountant_table()
     if as_json:
-        click.echo(json.dumps([asdict(row) | {"publishable": row.publishable} for row in table], indent=2))
+        click.echo(json.dumps([asdict(row) | {"publishable": row.charges} for row in table], indent=2))
     else:
         print_rows(
             "Accountants; adjacency replace-one. Those that do not charge are private figures.",

@@ -20,12 +20,13 @@ from numpy import ndarray
 from protocols.budgets.accountant import default_accountant
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import Mechanism, check_view
+from protocols.study.plan import StudyPlan, make_plan, must_afford
 from protocols.study.record_study import ANY_SIGNED
 from protocols.study.released_noise import little_released, thin_queries
 from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement, outcome_where_queries_differ
 from protocols.study.study import Study
+from protocols.study.units import large_delta
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
-from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.results.text import command
 from simulations.setup.experiment import SETTINGS, Experiment, experiment, experiment_budgets, make_study, population_of
@@ -120,9 +121,8 @@ def must_afford_or_say(study: Study, given: Experiment, inputs: Inputs) -> None:
 
     given: the settings as somebody chose them, from which the commands are made; inputs: what the run starts from.
     """
-    budgets = experiment_budgets(inputs.settings, inputs.party_names)
     try:
-        must_afford(make_plan(study, budgets))
+        must_afford(make_plan(study))
     except BudgetExceeded as error:
         remedies = [each.line(inputs) for each in nearest_settings(study, given, inputs)]
         raise BudgetExceeded("\n".join([str(error), *remedies])) from None
@@ -177,7 +177,7 @@ def _plan(settings: Experiment, inputs: Inputs) -> StudyPlan | None:
     try:
         names = inputs.party_names if settings.parties == inputs.settings.parties else None
         budgets = experiment_budgets(settings, names)
-        plan = make_plan(make_study(settings, budgets, classes=inputs.classes, queries=inputs.queries), budgets)
+        plan = make_plan(make_study(settings, budgets, classes=inputs.classes, queries=inputs.queries))
         must_afford(plan)
     except (InvalidInput, BudgetExceeded):
         return None
@@ -381,20 +381,6 @@ def _large_delta(study: Study, inputs: Inputs) -> str | None:
     seats = len(study.roster)
     units = population_of(study.unit, inputs.dataset, seats) if isinstance(inputs, DatasetInputs) else None
     return large_delta(delta, study.unit, units, parties=seats)
-
-
-def large_delta(delta: float, unit: str, units: int | None, *, parties: int) -> str | None:
-    """A warning of a delta above 1/units; else None. units: None where their number is not known: each party has at
-    least one."""
-    least, most = ("at least ", "at most ") if units is None and unit != "party" else ("", "")
-    units = parties if units is None else units
-    if delta <= 1 / units:
-        return None
-    plural = "parties" if unit == "party" else f"{unit}s"
-    return (
-        f"delta is {delta:g}, and there are {least}{units} {plural}: publishing one of them, chosen at random, has a "
-        f"delta of {most}{1 / units:.2g}, so give less than that"
-    )
 
 
 def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:

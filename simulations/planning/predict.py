@@ -26,18 +26,18 @@ from numpy import ndarray
 
 from protocols.budgets.accountant import ExactComposition, LabelOnly
 from protocols.budgets.filter import BudgetFilter
+from protocols.budgets.planned import Budgets
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import CastVotes, StoredVotes, VoteCounts
 from protocols.mechanisms import MECHANISMS, GaussianMechanism, Mechanism
 from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.parameter import Parameter
 from protocols.study.study import Study
+from protocols.study.usual_noise import scaled_mechanism
 from protocols.votes import ABSTAIN, count_votes, plurality
 from simulations.planning.objective import Objective
-from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
-from simulations.setup.usual_noise import scaled_mechanism
-from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts
 
 RIVALRY = 1.0
 

@@ -21,6 +21,7 @@ from sklearn.decomposition import PCA
 from coordinator.queries.choice import GRADED
 from coordinator.students import student_kind
 from coordinator.students.student import one_hot
+from protocols.budgets.planned import Budgets
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
@@ -34,7 +35,6 @@ from protocols.sums.contributions import said
 from simulations.datasets.dataset import Dataset
 from simulations.planning.stand_ins import LEAST_SHARE, StandIn, stand_in
 from simulations.progress import ProgressStage
-from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import (
     Experiment,
     experiment,

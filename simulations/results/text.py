@@ -18,6 +18,7 @@ import numpy as np
 from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.claims.coverage import often_asked
 from protocols.claims.who_sees import not_protected_from
+from protocols.labelling.stored_votes import VoteCounts
 from protocols.plural import at_most, counted
 from protocols.study.protection import protection_of
 from protocols.study.released_noise import noise_in
@@ -29,7 +30,6 @@ from simulations.membership.report import LEVEL, AttackResult, Estimate, Members
 from simulations.pipeline import RunResult
 from simulations.setup.experiment import SETTINGS, Experiment
 from simulations.stages.label import LIVE_PARTIES, mean_and_interval
-from simulations.stages.stored_votes import VoteCounts
 
 # Computed from votes, teachers or records, not from released labels: no budget pays for it.
 NOT_FOR_RELEASE: Final = (

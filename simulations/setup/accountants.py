@@ -38,11 +38,6 @@ class AccountantRow:
     source: str
     note: str = ""
 
-    @property
-    def publishable(self) -> bool:
-        """Whether its figure may be published: only the cap of an accountant that charges."""
-        return self.charges
-
 
 def accountant_table() -> list[AccountantRow]:
     """Every accountant, those that charge first."""
@@ -82,16 +77,6 @@ def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
             f"({', '.join(accountant.ACCOUNTANTS)}); the others analyse what came out"
         )
     return (charging[0] if charging else None), tuple(name for name in names if not known[name])
-
-
-def check_charging(text: str | None) -> None:
-    """Raises InvalidInput if some accountant of "a,b,c" analyses votes, where only what charges budgets has effect."""
-    _, analyses = named_accountants(text)
-    if analyses:
-        raise InvalidInput(
-            f"accountant {analyses[0]!r} analyses private votes, which only a run does; allowed: one that charges "
-            f"budgets ({', '.join(accountant.ACCOUNTANTS)})"
-        )
 
 
 def cast_weights(study: Study) -> Float64[ndarray, " votes"]:

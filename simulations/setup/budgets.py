@@ -18,9 +18,11 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.bounds.rdp import check_budget
+from protocols.budgets.planned import Budgets
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_text
+from protocols.study.teacher_study import Pooled
 from simulations.datasets.dataset import largest_remainder
 
 _FORMS = (
@@ -30,15 +32,6 @@ _FORMS = (
 # Epsilons drawn from a distribution are rounded down to multiples of this, so that a budget is exactly as printed.
 _DECIMALS = 4
 _FILE_BYTES = 2**24
-
-
-@dataclass(frozen=True, eq=False)
-class Budgets:
-    """One (epsilon, delta) per party, and the parties' names."""
-
-    names: tuple[str, ...]
-    epsilon: Float64[ndarray, " parties"]
-    delta: Float64[ndarray, " parties"]
 
 
 def parse_budgets(text: str, *, parties: int, delta: float, seed: int, names: tuple[str, ...] | None = None) -> Budgets:
@@ -259,6 +252,11 @@ class Upsampling:
     copies: Int64[ndarray, " groups"]
     pooled_teachers: int
     scale: float
+
+    @property
+    def pooled(self) -> Pooled:
+        """What a study knows of it."""
+        return Pooled(copies=self.copies.astype(float), teachers=self.pooled_teachers, scale=self.scale)
 
     def budgets(self, delta: float) -> Budgets:
         """One seat per group of records."""

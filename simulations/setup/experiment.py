@@ -6,12 +6,11 @@ delta; they are defined here and printed first. Noise and threshold not given sc
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from operator import ge, gt, le, lt
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints  # Any: of a setting's own kind
+from typing import Annotated, Any, Literal, get_type_hints  # Any: of a setting's own kind
 
 import numpy as np
 from jaxtyping import Int64
@@ -19,30 +18,30 @@ from numpy import ndarray
 
 from coordinator.queries import questions_of_a_batch
 from coordinator.queries.choice import BOTH, COLUMNS, GRADED, QueryChoice, make_queries
-from protocols.budgets.accountant import Accountant, ExactComposition, LabelOnly, accountant, default_accountant
-from protocols.budgets.individualization import vanishing, weights
-from protocols.budgets.participation import Pattern
-from protocols.budgets.planned import Planned
+from protocols.budgets.individualization import USUAL_RULE
+from protocols.budgets.planned import Budgets
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, TauVoting, View, check_view, mechanism_parameters
-from protocols.study.chosen import GIVEN, UNCERTAINTY
+from protocols.levels.simulated import simulated_level
+from protocols.mechanisms import Number, TauVoting, View
+from protocols.study.chosen import GIVEN
 from protocols.study.column_queries import bare_columns
 from protocols.study.findings import Labelled
 from protocols.study.levels import LEVELS
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.released_noise import noise_of_mean
+from protocols.study.settings import read_setting, read_settings
 from protocols.study.several_findings import ONE_CLASS, Asked, Tau
-from protocols.study.study import Seat, Study
-from protocols.study.units import Unit, votes_per_unit
-from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.study.study import Study
+from protocols.study.teacher_study import TERMS, Dropout, TeacherTerms, TeacherVotesPlan, teacher_study
+from protocols.study.units import Unit
+from protocols.study.usual_noise import is_usual
+from protocols.study.votes import StopRule, TeacherVotes, UnitSums, Votes
 from protocols.sums.blocks import Blocks
-from protocols.votes import LATTICE
+from protocols.sums.judging import Evaluation, usual_score_bins
 from runtime.settings import named_toml
 from simulations.datasets.dataset import Dataset
 from simulations.setup.accountants import named_accountants
-from simulations.setup.budgets import Budgets, group_budgets, parse_budgets, upsampling
-from simulations.setup.levels import simulated_judges, simulated_level
-from simulations.setup.usual_noise import check_parameters, is_usual, least_factor_for, scaled_mechanism
+from simulations.setup.budgets import group_budgets, parse_budgets, upsampling
 
 # Settings that have a meaning for teachers' votes only, and those for record votes only.
 OF_TEACHERS = (
@@ -193,7 +192,7 @@ def make_record_study(
         rule=settings.weight_rule,
         level=level,
         quorum=settings.quorum or level.usual_quorum(seats),
-        evaluation=simulated_judges(
+        evaluation=_judges(
             settings.evaluate, population, classes=classes, findings=len(labelled.names), seed=settings.data_seed
         ),
         residuals=settings.residuals,
@@ -202,12 +201,18 @@ def make_record_study(
     return record_study(plan, names=budgets.names, epsilon=budgets.epsilon, delta=budgets.delta)
 
 
+def _judges(share: float | None, population: int, *, classes: int, findings: int, seed: int) -> Evaluation | None:
+    """What a simulated study fixes about judges; None where none are asked for."""
+    if share is None:
+        return None
+    key = hashlib.sha256(b"conclave simulated judges %d" % seed).digest()
+    bins = usual_score_bins(share * population)
+    return Evaluation.of(share=share, key=key, bins=bins, classes=classes, threshold=0.5, findings=findings)
+
+
 def usual_cells(dataset: Dataset) -> str:
     """Cells of columns; or one centre for about six public records: a cluster's records mostly share a class."""
     return COLUMNS if dataset.has_cells else f"clusters:{max(2, len(dataset.public_labels) // 6)}"
-
-
-_PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,21 +252,21 @@ class Experiment:
     labels: str | None = None
     budgets: str = "1:0.34,2:0.43,3:0.23"
     delta: Annotated[float, (">", 0), ("<", 1)] = 1e-5
-    unit: Literal["record", "patient", "party"] = "record"
-    view: Literal["label", "histogram"] = "label"
+    unit: Unit = "record"
+    view: View = "label"
     accountant: str | None = None
-    mechanism: str = "thresholded_gnmax"
-    individualization: Literal["weighting", "upsampling", "vanishing", "secret-vanishing"] = "weighting"
+    mechanism: str = TeacherTerms.mechanism
+    individualization: str = TeacherTerms.individualization
     privacy_groups: bool = False
     weights: str | None = None
-    stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
-    answer_rate: Annotated[float, (">=", 0), ("<=", 1)] = 1.0
-    quorum: Annotated[int | None, (">=", 1)] = None
-    confidentiality: Literal["clear", "secure_sum", "two_server", "hidden_queries"] = "clear"
-    input_bound: Annotated[float | None, (">", 0)] = None
-    units: Annotated[int | None, (">=", 2)] = None
-    colluders: Annotated[int | None, (">=", 0)] = None
-    dropout: Annotated[float, (">=", 0), ("<", 1)] = 0.0
+    stop: StopRule = TeacherTerms.stop
+    answer_rate: float = TeacherTerms.answer_rate
+    quorum: int | None = None
+    confidentiality: str = TeacherTerms.confidentiality
+    input_bound: float | None = None
+    units: int | None = None
+    colluders: int | None = None
+    dropout: Dropout = 0.0
     student: str | None = None
     groups: str | None = None
     baselines: bool = True
@@ -284,12 +289,18 @@ class Experiment:
     @property
     def weight_rule(self) -> str:
         """The rule by which budgets become weights, where individualization is "weighting"."""
-        return self.weights or "exhaustive"
+        return self.weights or USUAL_RULE
 
     @property
     def group_columns(self) -> tuple[str, ...]:
         """The columns by which test records are told apart, besides class and site."""
         return tuple(dict.fromkeys(name.strip() for name in (self.groups or "").split(",") if name.strip()))
+
+    @property
+    def terms(self) -> TeacherTerms:
+        """What is chosen of a study in which teachers vote."""
+        own = {name: getattr(self, name) for name in TERMS if name != "accountant"}
+        return TeacherTerms(**own, accountant=named_accountants(self.accountant)[0], parameters=self.parameters)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -317,36 +328,20 @@ class Experiment:
 
 # What each setting is where nothing is given, as files hold it.
 SETTINGS: Mapping[str, Any] = Experiment().values
-_HINTS = get_type_hints(Experiment, include_extras=True)
-_KINDS: Mapping[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-_TESTS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
-    ">=": (ge, "greater than or equal to"), ">": (gt, "greater than"), "<=": (le, "less than or equal to"),
-    "<": (lt, "less than"),
-}  # fmt: skip
+_HINTS = get_type_hints(Experiment, include_extras=True) | dict(TERMS)
 
 
 def experiment(**values: object) -> Experiment:
     """An Experiment, with one clear InvalidInput for the first value out of range."""
-    taken = mechanism_parameters()
-    if clash := next((name for name in taken if name in _HINTS), None):
-        raise InvalidInput(
-            f"mechanism {taken[clash][0][0]!r} has a parameter {clash!r}; allowed: a name that no setting has"
-        )
-    known = [*SETTINGS, *taken]
-    unknown = [name for name in values if name not in known]
-    if unknown:
-        raise InvalidInput(f"unknown setting {unknown[0]!r}; allowed: {', '.join(known)}")
-    given = {name: value for name, value in values.items() if value is not None or name in SETTINGS}
-    assumed = VOTERS[setting("votes_by", given.get("votes_by", SETTINGS["votes_by"]))].assumed
-    given = {**assumed, **given}
+    given = read_settings(values, SETTINGS, setting)
+    voters = VOTERS[given.get("votes_by", TeacherVotes)]
+    given = {**voters.assumed, **given}
     if given.get("findings_by") == Tau.by:
         given = {"mechanism": TauVoting.name, **given}
-    settings = Experiment().changed(**{name: setting(name, value) for name, value in given.items()})
-    VOTERS[settings.votes_by].check(settings, given)
-    if settings.input_bound is not None and not settings.askers:
-        raise InvalidInput(f"input_bound is {settings.input_bound}; allowed with confidentiality 'hidden_queries' only")
+    settings = Experiment().changed(**given)
+    voters.check(settings, given)
     questions_of_a_batch(settings.questions)
-    check_parameters(settings.mechanism, settings.parameters, view=check_view(settings.view))
+    _ = settings.terms
     return settings
 
 
@@ -354,49 +349,9 @@ def setting(name: str, value: object) -> Any:  # of the setting's kind
     """The value as an experiment holds it, of one setting or parameter alone; numbers and flags may be text. Raises
     InvalidInput for one out of range.
     """
-    kind, *tests = (*get_args(hint),) if get_origin(hint := _HINTS.get(name, int | float)) is Annotated else (hint,)
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    if value is None and NoneType in kinds:
-        return None
     if name == "budgets" and isinstance(value, int | float):
         value = str(value)
-    for each in sorted(kinds, key=lambda each: type(value) is not each):
-        try:
-            found = _as(each, value)
-        except (TypeError, ValueError, LookupError):
-            continue
-        if all(_TESTS[sign][0](found, bound) for sign, bound in tests):
-            return found
-    bounds = " and ".join(f"{_TESTS[sign][1]} {bound}" for sign, bound in tests)
-    words = " or ".join(_words(each) for each in kinds if each is not NoneType)
-    raise InvalidInput(f"{name} is {value!r}; allowed: {bounds or words}")
-
-
-def _as(kind: Any, value: Any) -> Any:  # kind: a type, or a form of typing; value: what a file or a person gives
-    """The value as one of this kind. Raises TypeError, ValueError or LookupError."""
-    if get_origin(kind) is type:
-        return {each.by: each for each in VOTERS}[getattr(value, "by", value)]
-    if get_origin(kind) is tuple and isinstance(value, tuple | list) and value:
-        found = tuple(_as(int, each) for each in value)
-        if min(found) >= 0:
-            return found
-    if (get_origin(kind) is Literal and value in get_args(kind)) or (kind is str and isinstance(value, str)):
-        return value
-    if kind is bool:
-        return {"true": True, "false": False}[str(value).lower()]
-    if kind in (int, float) and not isinstance(value, bool):
-        number = kind(value)
-        if isinstance(value, str) or number == value:
-            return number
-    raise ValueError
-
-
-def _words(kind: Any) -> str:  # a type, or a form of typing
-    if get_origin(kind) is type:
-        return " or ".join(repr(each.by) for each in VOTERS)
-    if get_origin(kind) is Literal:
-        return " or ".join(repr(each) for each in get_args(kind))
-    return _KINDS.get(kind, "whole numbers of at least 0")
+    return read_setting(name, value, _HINTS.get(name, Number))
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -454,145 +409,28 @@ def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = Non
 
 def make_study(
     settings: Experiment, budgets: Budgets, *, classes: int, queries: int, asks: Asked = ONE_CLASS,
-    findings: tuple[str, ...] = (),
+    findings: tuple[str, ...] = (), factor: float | None = None,
 ) -> Study:  # fmt: skip
-    """The study of an experiment: noise and threshold scaled, weights or rates solved, one seat per budget.
-
-    Usual noise is smaller where the budgets would outlast the pool (usual_noise.py). Raises InvalidInput for settings
+    """The study of an experiment in which teachers vote, as `teacher_study` makes it. Raises InvalidInput for settings
     that do not go together.
 
     classes, queries: counts and number of the rows that `asks` makes of the pool, whose records have these findings.
     """
-    exact = settings.accountant is not None and ExactComposition.name in settings.accountant
-    # Exact composition affords no fewer queries than the Renyi filter, and takes a second for each noise.
-    guide = settings.changed(accountant=LabelOnly.name) if exact else settings
-    made: dict[float, Study] = {}
-    rows: dict[str, Any] = {"classes": classes, "queries": queries, "asks": asks, "findings": findings}
-
-    def affords(factor: float) -> int:
-        made[factor] = _study(guide, budgets, factor=factor, **rows)
-        room = made[factor].budgets.affordable(np.zeros(len(budgets.names), dtype=np.int64), limit=queries + 1)
-        return int(room.min())
-
-    factor = least_factor_for(queries, affords) if is_usual(settings.mechanism, settings.parameters) else 1.0
-    if not exact and factor in made:
-        return made[factor]
-    return _study(settings, budgets, factor=factor, **rows)
-
-
-def trial_study(settings: Experiment, budgets: Budgets) -> Study:
-    """A study of these terms, whose rows and noise no data decided. Raises InvalidInput for what is out of range."""
-    rows = {"classes": settings.classes or 10, "queries": settings.queries or 100}
-    return _study(settings, budgets, factor=1.0, asks=ONE_CLASS, findings=(), **rows)
-
-
-def _study(
-    settings: Experiment, budgets: Budgets, *, classes: int, queries: int, asks: Asked, findings: tuple[str, ...],
-    factor: float,
-) -> Study:  # fmt: skip
-    """The study with usual noise and threshold times `factor`."""
-    view = check_view(settings.view)
-    unit: Unit = "party" if settings.unit == "party" else "record"
-    _check_individualization(settings)
     pooled = settings.individualization == "upsampling"
-    ensemble = upsampling(settings.budgets, teachers=settings.parties) if pooled else None
-    teachers = 1 if pooled else settings.teachers_per_party
-    per_unit = votes_per_unit(unit, teachers=teachers)
-    total = float(len(budgets.names) * teachers if ensemble is None else ensemble.pooled_teachers)
-    seats = len(budgets.names)
     level = simulated_level(
-        settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats,
+        settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=len(budgets.names),
         input_bound=settings.input_bound or 1.0,
     )  # fmt: skip
-    quorum = settings.quorum or level.usual_quorum(seats)
-    lattice = level.lattice(quorum=quorum, classes=classes)
-    mechanism = scaled_mechanism(
-        settings.mechanism, settings.parameters, view=view, classes=classes, votes=total,
-        scale=1.0 if ensemble is None else ensemble.scale, factor=factor,
-    )  # fmt: skip
-    account = _charging_accountant(settings, mechanism.on_lattice(lattice), view, several=pooled or per_unit > 1)
-    planned = Planned(
-        accountant=account,
-        mechanism=mechanism.on_lattice(lattice),
-        epsilon=budgets.epsilon,
-        delta=budgets.delta,
-        sensitivity_per_weight=per_unit,
-        delta_squared=mechanism.squared_move(classes),
-        # Each party casts `teachers` votes: the ceiling of a weight sees the noise of one vote per party.
-        sigma=mechanism.label_sigma / teachers**0.5,
-        view=view,
-        classes=classes,
-        query_limit=queries,
-        answer_rate=settings.answer_rate,
-    )
-    pattern: Pattern = _PATTERNS.get(settings.individualization, "all")
-    rate, weight = np.ones(seats), np.ones(seats)
-    if ensemble is not None:
-        weight = ensemble.copies.astype(float)
-    elif pattern != "all":
-        rate, each = vanishing(pattern, planned)
-        weight = np.full(seats, each)
-    else:
-        weight = weights(settings.weight_rule, planned, units=level.units or LATTICE)
-    chosen = questions_of_a_batch(settings.questions)
-    usual = level.usual_batch(queries, voters=seats * teachers, classes=classes)
-    rows = zip(
-        budgets.names,
-        budgets.epsilon.tolist(),
-        budgets.delta.tolist(),
-        weight.tolist(),
-        rate.tolist(),
-        strict=True,
-    )
-    study = Study(
+    plan = TeacherVotesPlan(
         name=f"{settings.dataset if settings.votes is None else Path(settings.votes).name}-{settings.parties}",
+        terms=settings.terms,
+        level=level,
         classes=classes,
-        votes=TeacherVotes(
-            mechanism=mechanism,
-            pooled_teachers=None if ensemble is None else ensemble.pooled_teachers,
-            view=view,
-            teachers=teachers,
-            query_limit=queries,
-            batch_limit=asks.whole(usual if chosen is None else min(usual, chosen)),
-            answer_rate=settings.answer_rate,
-            stop=settings.stop,
-            questions=GIVEN if chosen is None else UNCERTAINTY,
-            participation_name=pattern,
-            asks=asks,
-        ),
-        unit=unit,
-        accountant_name=account.name,
-        quorum=quorum,
-        confidentiality=level,
-        roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r) for p, e, d, w, r in rows),
+        queries=queries,
+        teachers=settings.teachers_per_party,
+        batch=questions_of_a_batch(settings.questions),
+        asks=asks,
         findings=findings,
+        pooled=upsampling(settings.budgets, teachers=settings.parties).pooled if pooled else None,
     )
-    if not mechanism.interactive or "round_one" in settings.parameters:
-        return study
-    # Round one gets half of the queries that the poorest budget affords when all are answered.
-    half = max(1, int(study.budgets.affordable(np.zeros(seats, dtype=np.int64), limit=queries).min()) // 2)
-    return study.voting(mechanism=type(mechanism).build(view=view, given={**mechanism.values, "round_one": half}))
-
-
-def _check_individualization(settings: Experiment) -> None:
-    """Raises InvalidInput for settings that do not fit the kind of individualization."""
-    if settings.individualization != "weighting" and settings.weights is not None:
-        raise InvalidInput(
-            f"weights is {settings.weights!r}; allowed: with individualization 'weighting', not "
-            f"{settings.individualization!r}"
-        )
-    if settings.individualization == "upsampling" and settings.unit != "record":
-        raise InvalidInput("upsampling gives budgets to records; allowed: unit 'record'")
-    if settings.individualization == "upsampling" and settings.teachers_per_party != 1:
-        raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
-
-
-def _charging_accountant(settings: Experiment, mechanism: Mechanism, view: View, *, several: bool) -> Accountant:
-    """The accountant that charges budgets; several: votes of a unit. Raises InvalidInput where it is not valid."""
-    charging, _ = named_accountants(settings.accountant)
-    coins = settings.individualization == "secret-vanishing"
-    if charging is None:
-        return default_accountant(mechanism, view, secret_coins=coins)
-    account = accountant(charging)
-    account.check(mechanism, view, secret_coins=coins, several_votes=several)
-    return account
+    return teacher_study(plan, budgets, factor=factor)

@@ -10,12 +10,12 @@ from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import CastVotes, StoredVotes, VoteCounts
 from protocols.research.data_dependent import QueryVotes, Units
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 from simulations.setup.accountants import cast_weights
 from simulations.stages.label import SeedResult
-from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts
 
 # Cells of [parties, teachers, queries] held at a time.
 _CELLS = 20_000_000

@@ -26,6 +26,8 @@ from party.teachers.teacher import PRIVATE
 from protocols.array_files import array_bytes
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
+from protocols.labelling.replay import check_replayed
+from protocols.labelling.stored_votes import StoredVotes, VoteCounts, labels_in, load_labels, load_votes, transposed
 from protocols.mechanisms import MECHANISMS
 from protocols.study.chosen import GIVEN
 from protocols.study.several_findings import ONE_CLASS, WAYS, Asked, Powerset
@@ -45,15 +47,14 @@ from simulations.setup.experiment import (
     Experiment,
     experiment_budgets,
     is_graded,
+    make_study,
     population_of,
     query_map,
     seat_units,
-    trial_study,
 )
 from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array
-from simulations.stages.stored_votes import StoredVotes, VoteCounts, labels_in, load_labels, load_votes, transposed
 from simulations.stages.students import check_student_kind
 
 
@@ -405,7 +406,9 @@ def _check_terms(settings: Experiment) -> None:
     """Raises InvalidInput for budgets, noise and threshold out of range, before any data are read."""
     # What is asked of findings, and how many parties sites are, the data determine.
     if settings.findings_by is None and not isinstance(parse_partition(settings.partition), BySite):
-        _ = trial_study(settings, experiment_budgets(settings)).budgets
+        classes, queries = settings.classes or 10, settings.queries or 100  # no data decided them
+        trial = make_study(settings, experiment_budgets(settings), classes=classes, queries=queries, factor=1.0)
+        _ = trial.budgets
 
 
 def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
@@ -527,16 +530,8 @@ def inputs_of_votes(
 
     Raises InvalidInput for settings that need teachers.
     """
-    if settings.individualization == "upsampling":
-        raise InvalidInput(
-            "individualization is 'upsampling', which trains its own teachers; it cannot replay stored votes"
-        )
-    if MECHANISMS[settings.mechanism].interactive:
-        raise InvalidInput(
-            f"mechanism is {settings.mechanism!r}, which trains a student; it cannot replay stored votes"
-        )
-    teachers = 1 if isinstance(stored, VoteCounts) else stored.votes.shape[1]
-    changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}
+    check_replayed(settings.individualization, settings.mechanism)
+    changes = {"parties": parties, "teachers_per_party": stored.teachers, "student": "none"}
     if settings.weights is None and isinstance(stored, VoteCounts):
         changes["weights"] = "uniform"
     return VoteInputs(settings.changed(**changes), stored, truth)

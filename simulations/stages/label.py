@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 import scipy
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.in_process import InProcessTransport
+from coordinator.in_process import GuardianInProcess, InProcessTransport
 from coordinator.labelling.soft_labels import SoftLabels
 from coordinator.students.student import one_hot
 from party.party import Party, Voter
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import EngineFailed
 from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
+from protocols.labelling.guardian import Guardian
 from protocols.labelling.questions import Choose
+from protocols.labelling.replay import Presence, coin_source, dropout_presence, replay_seed
+from protocols.labelling.stored_votes import CastVotes, StoredVotes
 from protocols.ledger.ledger import Ledger
+from protocols.levels import table
+from protocols.levels.level import Aggregation
+from protocols.levels.simulated import sealing_key, signing_key, simulated_ballot
+from protocols.levels.two_server.conversation import GUARDIAN_NOISE
 from protocols.study.right_labels import share_of_noise
 from protocols.study.study import Study
 from protocols.sums.residuals import FirstScores
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Request, VoteRequest
-from simulations.setup.levels import drawn_noise, simulated_aggregation, simulated_ballot
-from simulations.stages.replay import Presence, coin_source, dropout_presence, replay, secret_coins
-from simulations.stages.stored_votes import CastVotes, StoredVotes
 
 # Above this many parties only the replay is run: one ledger per party takes too long.
 LIVE_PARTIES = 1000
@@ -104,18 +109,8 @@ def label_seed(
     train: TrainStudent | None = None,
     choose: Choose | None = None,
 ) -> SeedResult:
-    """Replays the study with the noise (and drop-outs and secret coins) of one seed. train, choose: see
-    Coordinator.label."""
-    presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
-    result = replay(
-        study,
-        stored,
-        noise=drawn_noise(study, seed=seed),
-        presence=presence,
-        entering=secret_coins(study, seed=seed),
-        train=train,
-        choose=choose,
-    )
+    """Replays the study with one seed. train, choose: see Coordinator.label."""
+    result = replay_seed(study, stored, seed=seed, dropout=dropout, train=train, choose=choose)
     labels = result.labelling.labels
     answered = labels >= 0
     accuracy = None if truth is None or not answered.any() else float((labels == truth)[answered].mean())
@@ -200,6 +195,32 @@ def live_labelling(
     if differ.any():
         raise EngineFailed(f"{differ.sum()} parties' ledgers differ from the coordinator's")
     return labelling
+
+
+def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggregation:
+    """The coordinator's side, with a guardian in this process if the level has one. guardians: the guardian's
+    ledger.
+    """
+
+    @cache
+    def guardian() -> GuardianInProcess:
+        return GuardianInProcess(
+            Guardian(
+                study,
+                ledger=guardians,
+                sealing_key=sealing_key(),
+                signing_key=signing_key(),
+                source=simulation_rng(seed, "guardian").bytes,
+                noise_source=simulation_rng(seed, GUARDIAN_NOISE).bytes,
+            )
+        )
+
+    return table.aggregation_of(
+        study,
+        source=simulation_rng(seed, "coordinator").bytes,
+        dial=lambda: guardian().dial(),
+        streams=partial(simulation_rng, seed),
+    )
 
 
 def check_live(live: Labelling, replayed: Labelling) -> None:

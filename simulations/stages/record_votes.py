@@ -18,6 +18,9 @@ from coordinator.students.findings import thresholds_of
 from party.party import Voter
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import AGAIN, Labelling, SecondSum
+from protocols.labelling.replay import dropout_presence, replay
+from protocols.labelling.stored_votes import RecordSums
+from protocols.levels.simulated import drawn_noise
 from protocols.study.findings import PRESENT
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
@@ -28,11 +31,8 @@ from protocols.sums.judged import Judged, PoolBins, by_finding, summed_judgement
 from protocols.sums.judging import apart, judged
 from protocols.sums.residuals import FirstScores
 from simulations.datasets.dataset import Dataset
-from simulations.setup.levels import drawn_noise
 from simulations.stages.label import SeedResult, live_labelling
 from simulations.stages.record_cells import Contribution, RecordCells
-from simulations.stages.replay import dropout_presence, replay
-from simulations.stages.stored_votes import RecordSums
 from simulations.stages.students import ReleasedStudent
 
 

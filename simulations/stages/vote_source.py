@@ -10,23 +10,24 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.queries import choice_between_batches
+from protocols.budgets.planned import Budgets
 from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import TrainStudent
 from protocols.labelling.questions import Choose
+from protocols.labelling.stored_votes import CastVotes, StoredVotes
 from protocols.study.several_findings import ONE_CLASS
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.datasets.dataset import Dataset
 from simulations.engines import open_engine
 from simulations.progress import Reporter
-from simulations.setup.budgets import Budgets, upsampling
+from simulations.setup.budgets import upsampling
 from simulations.setup.experiment import Experiment, make_record_study, make_study, units_of
 from simulations.stages.cast import Cast, cast_votes
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import SeedResult, label_seed
 from simulations.stages.record_cells import RecordCells, find_cells
 from simulations.stages.record_votes import label_record_seed
-from simulations.stages.stored_votes import CastVotes, StoredVotes
 from simulations.stages.students import first_seeds_student
 
 # So many of the pool's first queries are voted on at first, and more when they are asked: most budgets afford fewer.

@@ -19,9 +19,11 @@ from math import prod
 from pathlib import Path
 from typing import Any  # the values of a JSON object
 
+from protocols.budgets.planned import Budgets
 from protocols.errors import BudgetExceeded, EngineFailed, InvalidInput
 from protocols.plural import counted
 from protocols.reading import parse_json, read_json
+from protocols.study.plan import make_plan, must_afford
 from protocols.study.study import Study
 from runtime.files import write_atomically
 from runtime.settings import named_toml
@@ -31,10 +33,8 @@ from simulations.engines.engine import Exchange, HostSpec
 from simulations.findings import ReleasedStudents, auroc_of, auroc_on_tests
 from simulations.pipeline import majority_accuracy, released_students, study_of
 from simulations.planning.advice import nearest_settings
-from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
-from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import SETTINGS, VOTERS, Experiment, experiment, parse_seeds
 from simulations.source import OF_RESULTS, source_digest
 from simulations.stages.inputs import Host, Inputs, read_inputs, with_settings
@@ -205,7 +205,7 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
             raise of_setting(error, chosen) from None
         refused = ""
         try:
-            must_afford(make_plan(study, budgets))
+            must_afford(make_plan(study))
         except BudgetExceeded as error:
             refused = str(error)
             if not any(cell.refused for cell in cells):

@@ -20,6 +20,7 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Ballot
+from protocols.levels.simulated import simulated_ballot
 from protocols.levels.table import Means, ballot_of
 from protocols.reading import read_bytes
 from protocols.study.file import read_study, write_study
@@ -41,7 +42,6 @@ from protocols.wire.messages import (
 )
 from runtime.files import write_atomically
 from simulations.engines.engine import Exchange, HostSpec
-from simulations.setup.levels import simulated_ballot
 
 # Of the noise and the shares of parties whose records vote.
 SEED = 4

@@ -8,11 +8,12 @@ from party.party import Party
 from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
+from protocols.levels.simulated import simulated_level
 from protocols.study.levels import Confidentiality
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.sums.blocks import Blocks, Constant, Kernel, Linear, Nearest, Signs
 from protocols.sums.contributions import contribution_sum
-from simulations.setup.levels import simulated_aggregation, simulated_level
+from simulations.stages.label import simulated_aggregation
 
 RNG = np.random.default_rng(11)
 POINTS = RNG.normal(size=(12, 3)).astype(np.float32)

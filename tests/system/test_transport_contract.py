@@ -6,11 +6,11 @@ import numpy as np
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
+from protocols.labelling.replay import replay
+from protocols.labelling.stored_votes import CastVotes
 from protocols.ledger.ledger import Ledger
 from protocols.noise import simulated
 from protocols.wire.messages import Refusal, VoteReply
-from simulations.stages.replay import replay
-from simulations.stages.stored_votes import CastVotes
 from tests.harness.studies import one_stream
 from tests.harness.transport_contract import NAMES, STUDY, VOTES, exercise
 

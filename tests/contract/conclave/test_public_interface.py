@@ -88,18 +88,23 @@ def test_a_name_whose_packages_are_missing_says_what_to_install() -> None:
     assert f"conclave.run needs pyarrow, which is not installed: {install('sim')}" in done.stderr
 
 
-def test_labels_need_no_package_of_an_extra_and_are_the_same_without() -> None:
+def test_labels_and_accounting_need_protocols_alone_and_labels_are_the_same_so() -> None:
     absent = sorted({module for modules in BRINGS.values() for module in modules})
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent})); import numpy as np, conclave\n"
         "votes = np.random.default_rng(1).integers(3, size=(40, 60))\n"
         "for noise in ({}, {'mechanism': 'gnmax', 'sigma': 4.0}):\n"
         "    found = conclave.label(votes, epsilon=8.0, delta=1e-5, unit='record', view='label', **noise)\n"
-        "    print(found.labels.tolist())"
+        "    print(found.labels.tolist())\n"
+        "conclave.epsilon_after, conclave.privacy_curve\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'simulations', 'coordinator', 'guardian', "
+        "'party', 'runtime'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *lines, others = done.stdout.splitlines()
+    assert others == "[]"
     votes = np.random.default_rng(1).integers(3, size=(40, 60))
-    for line, noise in zip(done.stdout.splitlines(), ({}, {"mechanism": "gnmax", "sigma": 4.0}), strict=True):
+    for line, noise in zip(lines, ({}, {"mechanism": "gnmax", "sigma": 4.0}), strict=True):
         found = conclave.label(votes, epsilon=8.0, delta=1e-5, unit="record", view="label", **noise)
         assert json.loads(line) == found.labels.tolist()
 
@@ -211,7 +216,7 @@ def test_a_setting_that_is_wrong_under_every_budget_is_named_in_any_order(budget
     [
         ({"dataset": "adult"}, "dataset is no term of a study; allowed: parties, "),
         ({"attack": True}, "attack is no term"),
-        ({"accountant": "papernot2018"}, "'papernot2018' analyses private votes"),
+        ({"accountant": "papernot2018"}, "accountant is 'papernot2018'"),
         ({"sigmas": 3.0}, "unknown setting 'sigmas'"),
         ({"name": ""}, "the name '' is empty"),
     ],
@@ -229,7 +234,7 @@ def test_a_study_takes_only_its_terms(setting: dict[str, object], says: str) -> 
         ({"epsilon": -1.0}, ("-1.0", 0)),
         ({"delta": 1.0}, ("delta", "1.0", "(0, 1)")),
         ({"epsilon": [1.0, 2.0]}, ("(2,)", 60)),
-        ({"teacher": "cnn"}, ("teacher has no effect on votes of one's own",)),
+        ({"teacher": "cnn"}, ("unknown setting 'teacher'",)),
         ({"seed": -1}, (-1, 0)),
         ({"accountant": "papernot2018"}, ("papernot2018",)),
         ({"sigmas": 3.0}, ("sigmas",)),

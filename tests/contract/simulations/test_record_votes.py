@@ -9,8 +9,11 @@ from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
+from protocols.labelling.replay import replay
+from protocols.labelling.stored_votes import RecordSums
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation, unlike_others
+from protocols.levels.simulated import drawn_noise, simulated_ballot, simulated_level
 from protocols.noise import simulated
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear, GuardedLevel, HiddenQueries
@@ -20,10 +23,7 @@ from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 from simulations import datasets
 from simulations.commands.group import run_command
 from simulations.datasets.dataset import DatasetRequest
-from simulations.setup.levels import drawn_noise, simulated_ballot, simulated_level
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
-from simulations.stages.replay import replay
-from simulations.stages.stored_votes import RecordSums
 from tests.harness.record_votes import (
     GRADED,
     HOLDINGS,

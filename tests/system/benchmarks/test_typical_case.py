@@ -6,6 +6,7 @@ import pytest
 from benchmarks.typical_case import retraining
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import CastVotes
 from protocols.noise import simulated
 from protocols.research.private import Private
 from simulations.pipeline import study_of
@@ -15,7 +16,6 @@ from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.cast import cast_votes
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import CastVotes
 from tests.harness.engine_here import EngineHere
 
 CONFIDENCE = 1 - 1e-7

@@ -10,9 +10,9 @@ import pytest
 from party.demo.demo_data import demo_data, record_draft
 from protocols.features.scored_model import ScoredModel
 from protocols.ledger.ledger import Ledger
+from protocols.levels.simulated import seat_keys
 from protocols.study.levels import SecureSum
 from protocols.sums.judging import Evaluation, usual_score_bins
-from simulations.setup.levels import seat_keys
 from tests.harness.clocks import wait_until
 from tests.harness.local_consortium import ConsortiumHere
 

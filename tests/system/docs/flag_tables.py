@@ -213,7 +213,7 @@ def _accountants() -> str:
         source = row.source
         if source.startswith("docs/"):
             source = f"[{Path(source).stem.replace('-', ' ')}]({source.replace('docs/', '../', 1)})"
-        kind = f"{'charges' if row.charges else 'analyses'}, {'publishable' if row.publishable else 'private'}"
+        kind = f"{'charges' if row.charges else 'analyses'}, {'publishable' if row.charges else 'private'}"
         about = "; ".join([kind, f"`{row.statement}`", row.unit, row.view, f"noise {row.noise}", source])
         lines.append(f"- `{row.name}`: {about}\n")
     return "".join(lines)

@@ -19,7 +19,7 @@ from protocols.mechanisms.gnmax import GNMax
 from protocols.research import DATA_DEPENDENT
 from protocols.research.data_dependent import QueryVotes, Units
 from protocols.research.private import Private
-from simulations.planning.plan import make_plan
+from protocols.study.plan import make_plan
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.distributions import example, install, refreshed
 from tests.harness.pages import COMMANDS, FENCE, LANGUAGES, PAGES, ROOT, Call, RunPage, blocks, slug, steps
@@ -142,7 +142,7 @@ def _answers(weights: str, accountant: str) -> tuple[list[int], int]:
     """What the default study affords: answers of each budget, and of the study."""
     settings = experiment(parties=250, weights=weights, accountant=accountant)
     budgets = experiment_budgets(settings)
-    plan = make_plan(make_study(settings, budgets, classes=10, queries=10_000), budgets)
+    plan = make_plan(make_study(settings, budgets, classes=10, queries=10_000))
     return [group.answers_all for group in plan.groups], plan.answers_all
 
 

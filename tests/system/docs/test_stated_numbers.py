@@ -18,11 +18,11 @@ from benchmarks.papers.written import from_tidy, papers_markdown
 from protocols.bounds.label_only import label_rdp
 from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
+from protocols.study.plan import make_plan
 from simulations.baselines import METHODS
 from simulations.baselines.table import markdown, means
 from simulations.groups import FEWEST
 from simulations.membership.attack import advantage_ceiling, area_ceiling, true_positive_ceiling
-from simulations.planning.plan import make_plan
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import mean_and_interval
 from tests.harness.pages import PAGES, ROOT
@@ -192,9 +192,7 @@ def test_what_exact_composition_affords_is_what_a_plan_says() -> None:
                 parties=250, weights="uniform", budgets=budget, sigma=52.5, threshold=150.0, accountant=name
             )
             budgets = experiment_budgets(settings)
-            afforded[name, budget] = make_plan(
-                make_study(settings, budgets, classes=10, queries=9000), budgets
-            ).answers_all
+            afforded[name, budget] = make_plan(make_study(settings, budgets, classes=10, queries=9000)).answers_all
     (_, renyi, exact), (_, renyi_both, exact_both) = rows_below(
         "exact-composition.md", "| | Rényi filter | exact composition |"
     )

@@ -8,13 +8,14 @@ from party.party import Party
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
+from protocols.levels.simulated import simulated_ballot
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.sums.contributions import said
 from protocols.sums.judging import Evaluation, judge_weight
 from protocols.sums.residuals import FirstScores, residual_sum
 from protocols.wire.messages import Refusal, VoteRequest, decode, encode
-from simulations.setup.levels import simulated_aggregation, simulated_ballot
+from simulations.stages.label import simulated_aggregation
 from simulations.stages.record_votes import contributions
 from tests.harness.record_votes import GRADED, HOLDINGS, KINDS, LEVELS, study_of
 from tests.harness.refusals import refused_for, refuses

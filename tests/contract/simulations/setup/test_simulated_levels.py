@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import CastVotes
+from protocols.levels.simulated import drawn_noise
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
-from simulations.setup.levels import drawn_noise
 from simulations.stages.label import check_live, label_seed, live_study
-from simulations.stages.stored_votes import CastVotes
 from tests.harness.studies import make_votes
 
 VOTES, TRUTH = make_votes(20, 120, teachers=1)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.labelling.replay import replay
+from protocols.labelling.stored_votes import CastVotes, VoteCounts, load_labels, load_votes
 from protocols.noise import simulated
 from simulations.planning.grid import GAIN, _tightest, batches_asked, neighbours, nondominated, optimise, optimise_each
 from simulations.planning.objective import OBJECTIVES, information
 from simulations.planning.predict import AssumedVotes, PilotVotes, PlannedNoise, Planner, asked_more_than
 from simulations.setup.experiment import experiment
-from simulations.stages.replay import replay
-from simulations.stages.stored_votes import CastVotes, VoteCounts, load_labels, load_votes
 from tests.harness.refusals import refuses
 from tests.harness.studies import make_study as study_with
 from tests.harness.studies import one_stream

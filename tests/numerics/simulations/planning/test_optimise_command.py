@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from protocols.study.plan import make_plan
 from simulations.commands.group import run_command
 from simulations.commands.run import run_flags
 from simulations.options import settings_from
 from simulations.planning.objective import OBJECTIVES
-from simulations.planning.plan import make_plan
 from simulations.planning.predict import AssumedVotes, Planner
 from simulations.setup.experiment import make_study
 
@@ -45,7 +45,7 @@ def test_the_command_prints_json_writes_the_frontier_and_a_line_that_makes_the_s
     votes = AssumedVotes(classes=3, accuracy=0.8, concentration=4.0)
     plan = Planner.of(wanted, votes, OBJECTIVES["information"], pool=wanted.queries)
     study = make_study(wanted, plan.budgets, classes=3, queries=wanted.queries)
-    assert make_plan(study, plan.budgets).to_json() == document["plan"]
+    assert make_plan(study).to_json() == document["plan"]
     assert study.votes.answer_rate == document["chosen"]["answer_rate"]
 
 

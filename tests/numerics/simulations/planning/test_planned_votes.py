@@ -9,12 +9,12 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import CastVotes, VoteCounts
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.votes import ABSTAIN, count_votes
 from simulations.planning.predict import AssumedVotes, PilotVotes, PlannedHistograms, weighted_counts
-from simulations.stages.stored_votes import CastVotes, VoteCounts
 from tests.harness.refusals import refuses
 
 

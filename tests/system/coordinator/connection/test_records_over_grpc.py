@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from protocols.ledger.ledger import Ledger
+from protocols.levels.simulated import seat_key, simulated_ballot, simulated_level
 from protocols.study.deployed import deployed
 from protocols.study.queries import no_inputs
-from simulations.setup.levels import seat_key, simulated_aggregation, simulated_ballot, simulated_level
+from simulations.stages.label import simulated_aggregation
 from simulations.stages.record_votes import contributions, live_record_votes
 from tests.harness.consortium import Consortium
 from tests.harness.record_votes import HOLDINGS, KINDS, LEVELS, UNITS, study_of

@@ -128,7 +128,7 @@ def test_the_table_has_every_accountant_once_and_only_those_that_charge_are_publ
     table = {row.name: row for row in accountant_table()}
     assert set(table) == set(ACCOUNTANTS) | set(analyses)
     for name, row in table.items():
-        assert row.publishable == (name in ACCOUNTANTS)
+        assert row.charges == (name in ACCOUNTANTS)
         assert row.adjacency == "replace-one"
         assert all((row.unit, row.view, row.statement, row.source))
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from protocols.errors import EngineFailed
+from protocols.labelling.stored_votes import CastVotes
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 from simulations.stages.cast import cast_votes
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import CastVotes
 from tests.harness.engine_here import EngineHere
 from tests.harness.refusals import refuses
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
+from protocols.labelling.stored_votes import CastVotes
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import CastVotes
 from tests.harness.refusals import refuses
 from tests.harness.studies import make_study, make_votes
-from tests.numerics.simulations.stages.test_replay import quarter_probabilities
+from tests.numerics.protocols.labelling.test_replay import quarter_probabilities
 
 INTERACTIVE = {
     "mechanism": "interactive_gnmax",

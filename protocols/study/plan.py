@@ -1,11 +1,9 @@
-"""Plan: what a set of budgets affords, before anything is trained; and the file of `plan --curve`."""
+"""Plan: what a set of budgets affords, before anything is trained."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from math import ceil
-from pathlib import Path
 from typing import Any  # the values of a JSON object
 
 import numpy as np
@@ -13,13 +11,9 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.budgets.accountant import LabelOnly, accountant
-from protocols.budgets.privacy_curve import privacy_curve
-from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.errors import BudgetExceeded
 from protocols.plural import at_most
 from protocols.study.study import ADJACENCY, Study
-from runtime.files import write_atomically
-from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import VOTERS, Experiment
 
 # Quotients that are whole numbers but for rounding.
 _DUST = 1e-9
@@ -95,12 +89,11 @@ class StudyPlan:
         }
 
 
-def make_plan(study: Study, budgets: Budgets) -> StudyPlan:
+def make_plan(study: Study) -> StudyPlan:
     """The plan of a study: one row per distinct (epsilon, delta, weight)."""
     filters = study.budgets
-    distinct, first, member = np.unique(
-        np.stack([budgets.epsilon, budgets.delta, study.weights]), axis=1, return_index=True, return_inverse=True
-    )
+    terms = np.array([(seat.epsilon, seat.delta, seat.weight) for seat in study.roster]).T
+    distinct, first, member = np.unique(terms, axis=1, return_index=True, return_inverse=True)
     sizes = np.bincount(member)
     cap = filters.spend(filters.cap)[first]
     ask, answer = filters.ask[first], filters.answer[first]
@@ -145,46 +138,3 @@ def must_afford(plan: StudyPlan) -> None:
             f"{plan.study.mechanism.noise_words}; allowed: a larger budget, more parties or "
             f"{plan.study.mechanism.more_noise_words}; a plan says what each budget affords"
         )
-
-
-def check_curve(settings: Experiment, *, optimise: bool) -> None:
-    """Raises InvalidInput where a plan has no curve of a study's labels."""
-    if optimise or not VOTERS[settings.votes_by].curve:
-        raise InvalidInput(
-            "--curve is given; allowed: without --optimise and --votes-by record, for one study's labels"
-        )
-
-
-def write_curves(study: Study, path: Path) -> None:
-    """Writes one curve per distinct budget and weight: what its whole cap guarantees. Raises StorageFailed."""
-    budgets = study.budgets
-    alike = np.stack([budgets.epsilon, budgets.cap.astype(np.float64), study.weights, study.rates, budgets.delta])
-    _, first, sizes = np.unique(alike, axis=1, return_index=True, return_counts=True)
-    distance = 0.0
-    if study.view == "label" or study.lattice is not None:
-        distance = study.query_limit * study.mechanism.noise_distance(
-            classes=study.classes, total_weight=study.largest_weight
-        )
-    charged = accountant(study.accountant_name)
-    content = {
-        "accountant": charged.name,
-        "accounting": charged.statement,
-        "meaning": charged.meaning(study.mechanism),
-        "unit": study.unit,
-        "view": study.view,
-        "adjacency": ADJACENCY,
-        "mechanism": {"name": study.mechanism.name, **study.mechanism.values},
-        "budgets": [
-            {
-                "budget": study.roster[seat].epsilon,
-                "delta": study.roster[seat].delta,
-                "weight": study.roster[seat].weight,
-                "parties": int(parties),
-                "queries": int(budgets.cap[seat]) if budgets.planned is not None else None,
-                "epsilon_guaranteed": float(budgets.epsilon_guaranteed[seat]),
-                "curve": privacy_curve(budgets, seat, noise_distance=distance).to_json(),
-            }
-            for seat, parties in zip(first.tolist(), sizes.tolist(), strict=True)
-        ],
-    }
-    write_atomically(path, json.dumps(content) + "\n")

@@ -19,11 +19,13 @@ from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling, TrainStudent
 from protocols.labelling.questions import Choose, check_choose, next_questions
 from protocols.labelling.schedule import Stop, next_batch
+from protocols.labelling.stored_votes import CastVotes, RecordSums, StoredVotes, VoteCounts
 from protocols.levels.level import BatchNoise
+from protocols.levels.simulated import drawn_noise
+from protocols.mechanisms import MECHANISMS
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
 from protocols.votes import ABSTAIN, NOT_ASKED
-from simulations.stages.stored_votes import CastVotes, RecordSums, StoredVotes, VoteCounts
 
 # Cells of [parties, teachers, queries] that are masked at a time where parties take part in some queries only.
 _MASKED_CELLS = 20_000_000
@@ -123,6 +125,31 @@ def replay(
         asked += step.size
     labelling = Labelling(labels, batches, stop, spent, reinforced, batch_of, cells=cells)
     return ReplayedLabelling(labelling, np.array(history, dtype=np.int64).reshape(len(history), len(spent)))
+
+
+def replay_seed(
+    study: Study,
+    stored: StoredVotes | RecordSums,
+    *,
+    seed: int,
+    dropout: float,
+    train: TrainStudent | None = None,
+    choose: Choose | None = None,
+) -> ReplayedLabelling:
+    """The same with the noise, the drop-outs and the secret coins of one seed. Raises InvalidInput as replay."""
+    presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
+    noise, entering = drawn_noise(study, seed=seed), secret_coins(study, seed=seed)
+    return replay(study, stored, noise=noise, presence=presence, entering=entering, train=train, choose=choose)
+
+
+def check_replayed(individualization: str, mechanism: str) -> None:
+    """Raises InvalidInput for terms under which votes cannot be stored before the study."""
+    if individualization == "upsampling":
+        raise InvalidInput(
+            "individualization is 'upsampling', which trains its own teachers; it cannot replay stored votes"
+        )
+    if MECHANISMS[mechanism].interactive:
+        raise InvalidInput(f"mechanism is {mechanism!r}, which trains a student; it cannot replay stored votes")
 
 
 def secret_coins(study: Study, *, seed: int) -> Coins | None:

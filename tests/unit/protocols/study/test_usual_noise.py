@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
+from protocols.study.usual_noise import is_usual, least_factor_for
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
-from simulations.setup.usual_noise import is_usual, least_factor_for
 
 
 def study_of(*, classes=10, queries=10_000, **given):

@@ -48,6 +48,11 @@ class CastVotes:
     _groups: dict[bytes, Float64[ndarray, "groups cells"]] = field(default_factory=dict, repr=False)
 
     @property
+    def teachers(self) -> int:
+        """How many teachers each party has."""
+        return self.votes.shape[1]
+
+    @property
     def queries(self) -> int:
         """The number of queries that may be asked."""
         return self.votes.shape[2] if self.pool is None else self.pool
@@ -126,6 +131,7 @@ class VoteCounts:
     classes: int
     counts: Float64[ndarray, "queries classes"]
     asks: ClassVar[Asked] = ONE_CLASS
+    teachers: ClassVar[int] = 1
 
     @property
     def queries(self) -> int:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from simulations.stages.stored_votes import load_labels, load_votes, transposed
+from protocols.labelling.stored_votes import load_labels, load_votes, transposed
 from tests.harness.refusals import refuses
 
 

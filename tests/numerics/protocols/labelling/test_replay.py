@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from protocols.budgets.accountant import default_accountant
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
+from protocols.labelling.replay import dropout_presence, replay
+from protocols.labelling.stored_votes import CastVotes, VoteCounts
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import simulated
 from protocols.study.file import read_study, write_study
@@ -16,8 +18,6 @@ from protocols.votes import ABSTAIN
 from simulations.setup.experiment import experiment, experiment_budgets
 from simulations.setup.experiment import make_study as simulated_study
 from simulations.stages.label import check_live, label_seed, live_study
-from simulations.stages.replay import dropout_presence, replay
-from simulations.stages.stored_votes import CastVotes, VoteCounts
 from tests.harness.refusals import refuses
 from tests.harness.studies import make_study, make_votes, one_stream
 
@@ -156,7 +156,7 @@ def test_many_distinct_weights_take_the_path_by_party_and_agree(monkeypatch):
         np.linspace(1, 4, 90).tolist(), rule="exhaustive", sigma=15.0, sigma_threshold=40.0, threshold=60.0, queries=200
     )
     by_party = replay(study, CastVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
-    monkeypatch.setattr("simulations.stages.stored_votes._GROUPS", 90)
+    monkeypatch.setattr("protocols.labelling.stored_votes._GROUPS", 90)
     by_group = replay(study, CastVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
     np.testing.assert_array_equal(by_party.labels, by_group.labels)
     np.testing.assert_array_equal(by_party.spent, by_group.spent)
