@@ -15,6 +15,8 @@ importing this takes no time; `run` and tables for pandas need the packages of t
 from __future__ import annotations
 
 import importlib
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -94,16 +96,20 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'conclave' has no attribute {name!r}; it has {', '.join(__all__)}")
     try:
         return getattr(importlib.import_module(_MODULES[name]), name)
-    except ModuleNotFoundError as missing:
-        from protocols.installing import in_the_way, install
+    except ImportError as missing:
+        needs = f"conclave.{name} needs {missing.name}"
+        try:
+            from protocols.installing import in_the_way, install
 
-        if (folder := in_the_way(missing.name or "")) is not None:
-            raise ImportError(
-                f"conclave.{name} needs {missing.name}, and {folder} is in its way; rename that, or run from elsewhere"
-            ) from missing
-        raise ImportError(
-            f"conclave.{name} needs {missing.name}, which is not installed: {install('sim')}"
-        ) from missing
+            other = in_the_way(missing.name or "")
+        except ImportError:  # protocols itself is somebody else's
+            found = Path(str(sys.modules["protocols"].__file__))
+            other = found.parent if found.name == "__init__.py" else found
+        if other is not None:
+            raise ImportError(f"{needs}, and {other} is in its way; rename that, or run from elsewhere") from missing
+        if not isinstance(missing, ModuleNotFoundError):
+            raise
+        raise ImportError(f"{needs}, which is not installed: {install('sim')}") from missing
 
 
 def __dir__() -> list[str]:

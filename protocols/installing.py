@@ -24,12 +24,14 @@ def install(*extras: str) -> str:
 
 
 def in_the_way(module: str) -> Path | None:
-    """The folder that Python found in the place of the package of this distribution in which `module` lies, such as one
-    named `simulations` beside a script; None where none was."""
+    """The folder or file that Python found in the place of our package in which `module` lies, such as one named
+    `simulations` beside a script; None where none was."""
     room = module.partition(".")[0]
     ours = Path(__file__).parents[1] / room / "__init__.py"
-    found = getattr(sys.modules.get(room), "__file__", None)
-    return Path(found).parent if found and ours.exists() and not ours.samefile(found) else None
+    found = Path(getattr(sys.modules.get(room), "__file__", None) or ours)
+    if not ours.exists() or ours.samefile(found):
+        return None
+    return found.parent if found.name == ours.name else found
 
 
 @cache

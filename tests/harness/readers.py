@@ -50,6 +50,7 @@ from protocols.crypto.identity import (
     request_from_pem,
     to_pem,
 )
+from protocols.labelling import stored_votes
 from protocols.levels.hidden_queries.inference.model import Dense, Model
 from protocols.reading import read_bytes, read_json, read_text, read_toml
 from protocols.release.labels import read_labels
@@ -68,7 +69,6 @@ from simulations.datasets.sources import read_npz
 from simulations.report.compare import _read as read_summary
 from simulations.setup.budgets import parse_budgets
 from simulations.setup.experiment import read_config
-from simulations.stages import stored_votes
 from tests.harness.deployed_records import record_study_of
 from tests.harness.file_contents import (
     INVITATION,

@@ -109,8 +109,9 @@ def test_labels_and_accounting_need_protocols_alone_and_labels_are_the_same_so()
         assert json.loads(line) == found.labels.tolist()
 
 
-def test_a_folder_beside_a_script_that_takes_the_place_of_a_package_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "simulations"
+@pytest.mark.parametrize("room", ["simulations", "protocols", "party"])
+def test_a_folder_beside_a_script_that_takes_the_place_of_a_package_is_named(tmp_path: Path, room: str) -> None:
+    folder = tmp_path / room
     folder.mkdir()
     (folder / "__init__.py").touch()
     (tmp_path / "script.py").write_text("import conclave; conclave.run")

@@ -90,6 +90,10 @@ def test_a_model_that_remembers_is_found_and_the_same_model_without_memory_is_no
     loss = remembering.released[0]
     assert (loss.members, loss.non_members) == (500, 500)
     assert {result.members for result in remembering.released[1:]} == {250}
+    # Attacks that find nothing where nothing protects are called too weak.
+    for model, blind in zip(models, (True, False), strict=True):
+        found = finding(attack(models[0], data, controls=Controls(model, None)).for_research())
+        assert ("too weak here" in found) == blind
 
 
 def test_a_model_that_has_seen_no_member_is_flagged_as_often_as_stated():
