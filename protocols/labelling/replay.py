@@ -7,7 +7,7 @@ setting."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -41,7 +41,7 @@ class ReplayedLabelling:
     """A labelling and the parties' ledgers after each batch, for plots."""
 
     labelling: Labelling
-    spent_after: Int64[ndarray, "batches parties"]
+    spent_after: Int64[ndarray, "batches parties"] = field(repr=False)
 
 
 def replay(

@@ -41,7 +41,7 @@ class CastVotes:
     """
 
     classes: int
-    votes: Integer[ndarray, "parties teachers cast"]
+    votes: Integer[ndarray, "parties teachers cast"] = field(repr=False)
     pool: int | None = None
     cast_more: CastMore | None = field(default=None, repr=False)
     asks: Asked = ONE_CLASS
@@ -129,7 +129,7 @@ class VoteCounts:
     """Only the unweighted histogram: votes for each class, each row summing to the number of voters."""
 
     classes: int
-    counts: Float64[ndarray, "queries classes"]
+    counts: Float64[ndarray, "queries classes"] = field(repr=False)
     asks: ClassVar[Asked] = ONE_CLASS
     teachers: ClassVar[int] = 1
 

@@ -34,7 +34,8 @@ ACCOUNTING = (
     "protocols.bounds.",
     "protocols.budgets.filter.",
     "protocols.budgets.planned.",
-    "protocols.budgets.filter.",
+    "protocols.study.plan.",
+    "protocols.study.teacher_study.",
     "protocols.budgets.privacy_curve.",
 )
 SHOWN = {
