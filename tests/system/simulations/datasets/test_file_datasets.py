@@ -2,7 +2,7 @@
 
 import gzip
 import os
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,9 @@ from sklearn.metrics import roc_auc_score
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from runtime.shipped import heart_disease
 from simulations import datasets
-from simulations.datasets import DATASETS
+from simulations.datasets import DATASETS, published_tables
 from simulations.datasets.dataset import DatasetRequest, as_published
+from simulations.datasets.sources import published
 from simulations.setup.partition import parse_partition, partition
 from tests.harness.refusals import refuses
 
@@ -30,6 +31,15 @@ ALL = [
     for name in DATASETS
     if name not in ELSEWHERE
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def encounters_read_once():
+    """Those of diabetes130 take seconds."""
+    read = cache(partial(published_tables.encounters, published("diabetes130")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(published_tables, "encounters", lambda about, folder: read(folder))
+        yield
 
 
 @cache
@@ -79,7 +89,11 @@ def test_the_same_seed_gives_the_same_parts_of_the_sizes_asked_for(name):
         assert len(inputs) == size
         np.testing.assert_array_equal(inputs, getattr(again, f"{part}_inputs"))
         np.testing.assert_array_equal(getattr(first, f"{part}_labels"), getattr(again, f"{part}_labels"))
-    if name not in (*datasets.RENDERED, "diabetes130"):  # they have a test of their own, or take seconds to load
+    if name not in (
+        *datasets.RENDERED,
+        "diabetes130",
+        "diabetes130_outcomes",
+    ):  # they have a test of their own, or take seconds to load
         other = datasets.load(name, DatasetRequest(seed=6, **sizes))
         for part in ("private_inputs", "public_inputs", "test_inputs"):
             assert not np.array_equal(getattr(first, part), getattr(other, part))
