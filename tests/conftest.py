@@ -111,10 +111,8 @@ class _ByFolder(LoadScopeScheduling):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """In a clean clone, one worker compiles the tests and what they import, which is half of collecting them, and the
-    others read it. Nothing is thrown away meanwhile: the collector would only look through what stays.
-    """
-    gc.disable()
+    """In a clean clone, one worker compiles what all collect, which is half of collecting, and the others read it."""
+    gc.disable()  # what is collected stays
     with open(__file__) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if sys.dont_write_bytecode or any(Path(__file__).parent.glob("unit/__pycache__/test_*.pyc")):  # the last ones

@@ -28,7 +28,7 @@ _START_S, _STOP_S = 300, 300
 # A program that runs on, and where its log goes.
 _SERVER = re.compile(r"conclave-(\w+) (.+) 2> (\S+) &\n")
 # Runs as large as those of the pages are in tests/numerics and tests/system/simulations, or show nothing more.
-_MOST = {("audit", "--trials"): 2000, ("plan", "--queries"): 300}
+_MOST = {("audit", "--trials"): 1000, ("plan", "--queries"): 300}
 _PROGRAMS = {"simulate": run_simulate, "party": run_party, "coordinator": run_coordinator, "guardian": run_guardian}
 
 
