@@ -45,7 +45,6 @@ CREATE TRIGGER IF NOT EXISTS mark_stays BEFORE DELETE ON mark
     BEGIN SELECT RAISE(ABORT, 'a mark stays for ever'); END;
 """
 _POLICY: Final = "policy"
-# What to do about a database that is damaged, and about no other.
 REPAIR: Final = "put its newest copy back, or run: conclave-party home repair"
 
 

@@ -98,10 +98,7 @@ def test_what_approving_means_is_said_in_words(home):
     for seat in study.roster:
         assert f"  {seat.party}: epsilon 12 at delta 1e-05, weight 1 per vote; enough for " in said
     assert "If you and the coordinator combine what you hold" in said
-
-
-def test_a_guardian_is_told_that_labels_choose_what_is_asked(home):
-    study = study_for(home, questions="uncertainty")
+    study = study_for(home, questions="uncertainty")  # labels choose what is asked
     assert CHOSEN in "\n".join(describe(study, check_study(home, study, today=TODAY)))
 
 
@@ -112,9 +109,8 @@ def test_where_records_vote_the_guardian_is_told_that_it_opens_one_sum_once(home
     assert f"your own noise ({sigma}), open the noisy sum of all hospitals with the other server, once" in said
     assert "You will see which seats answered, and the noisy sum of all their records' votes" in said
     for seat in study.roster:
-        assert (
-            f"  {seat.party}: epsilon {seat.epsilon:g} at delta 1e-05, weight {seat.weight:g} per vote, all of" in said
-        )
+        weight = f"weight {seat.weight:g} per vote, all of"
+        assert f"  {seat.party}: epsilon {seat.epsilon:g} at delta 1e-05, {weight}" in said
 
 
 def test_studies_are_found_by_digest_also_those_that_are_approved_later(home):

@@ -1,7 +1,6 @@
 """What a release holds, and that it is whole or absent."""
 
 import datetime
-import errno
 import json
 import re
 import shutil
@@ -321,7 +320,7 @@ def test_hospitals_that_are_named_must_be_on_the_roster(signed, tmp_path, named)
 
 def test_a_release_is_whole_never_overwritten_and_only_its_coordinator_may_make_it(signed, tmp_path, monkeypatch):
     consortium, labelled, folder = signed
-    monkeypatch.setattr("coordinator.release.release.put_in_place", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+    monkeypatch.setattr("coordinator.release.release.put_in_place", Mock(side_effect=OSError(28, "full")))
     with pytest.raises(StorageFailed):
         consortium.release(labelled, tmp_path / "release")
     assert list(tmp_path.iterdir()) == []

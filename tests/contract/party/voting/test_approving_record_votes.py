@@ -498,8 +498,7 @@ def test_units_are_asked_twice_as_they_were_approved_and_then_nothing_is_kept(tm
     assert place.asked(place.judging(first.to_bytes())).code == "unknown_batch"
     write_records(place.folder / "a" / "records.csv", seed=9)
     assert place.asked(place.request(), place.judging(b"no scores")).code == "no_record_votes"
-    # A home that is moved in between goes on: what was asked once is never counted again.
-    assert place.run("home", "move", str(tmp_path / "m"), "--yes") == 0
+    assert place.run("home", "move", str(tmp_path / "m"), "--yes") == 0  # goes on, though nothing is counted again
     place.home = PartyHome(tmp_path / "there")
     assert place.run("home", "restore", str(tmp_path / "m")) == 0
     np.testing.assert_array_equal(place.asked(place.judging(first.to_bytes())).votes, expected)

@@ -113,13 +113,9 @@ def works_for_other_patients(home, folder):
     return stated and call("train", "other", home=home) == 0 and answers(home) == [SEAT]
 
 
-def test_a_folder_that_is_moved_goes_on_as_it_was(original, home):
-    assert use(home) == use(original[0])
-    assert answers(home) == [SEAT]
-
-
-def test_a_move_forfeits_nothing_and_retires_the_home_that_it_leaves(home, tmp_path, capsys):
-    before = use(home)
+def test_a_move_forfeits_nothing_and_retires_the_home_that_it_leaves(original, home, tmp_path, capsys):
+    before = use(original[0])
+    assert (use(home), answers(home)) == (before, [SEAT])  # a folder that is moved by hand goes on, too
     assert call("home", "move", tmp_path / "m.conclave", "--yes", home=home) == 0
     assert "is not encrypted" in capsys.readouterr().err
     assert call("budget", "show", home=home) == Exit.REFUSED
@@ -206,14 +202,12 @@ def test_a_backup_that_is_restored_gives_nothing_back_and_works_for_other_patien
     assert works_for_other_patients(there, tmp_path)
 
 
-@pytest.mark.parametrize("written", [False, True])
-def test_a_move_that_is_cut_short_leaves_one_home(home, tmp_path, monkeypatch, written):
+def test_a_move_that_is_cut_short_leaves_one_home(home, tmp_path, monkeypatch):
     write, file = keeping.write_archive, tmp_path / "m.conclave"
 
     def full(*given, **how):
         assert home.moved.exists(), "retired before there is an archive"
-        if written:  # it has its name, and its folder was not flushed
-            write(*given, **how)
+        write(*given, **how)  # it has its name, and its folder is not flushed
         raise StorageFailed("cannot write; free space")
 
     monkeypatch.setattr("party.keeping.write_archive", full)
