@@ -14,7 +14,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from conclave.arguments import check_whole, numbers
-from protocols.bounds.rdp import RdpCurve, check_delta
+from protocols.bounds.rdp import RdpCurve, check_delta, check_sensitivity
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant, default_accountant
 from protocols.budgets.accountant import accountant as accountant_of
 from protocols.budgets.filter import PlannedQueries, budget_filters
@@ -129,6 +129,8 @@ def queries_afforded(
             f"epsilon, delta and sensitivity have shapes {shapes}; allowed: numbers, or arrays of one shape"
         ) from None
     check_whole("query_limit", query_limit, least=1)
+    check_whole("classes", classes, least=2)
+    check_sensitivity(given[2].ravel())
     if not (np.isfinite(total_weight) and total_weight > 0):
         raise InvalidInput(f"total_weight is {total_weight}; allowed: a finite number of votes > 0")
     seen, made, account = charged_parts(mechanism, view=view, name=accountant, noise=noise)
@@ -171,8 +173,6 @@ def privacy_curve(
     1.07
     """
     check_whole("queries", queries, least=1)
-    if not (np.isfinite(sensitivity) and sensitivity > 0):
-        raise InvalidInput(f"sensitivity is {sensitivity}; allowed: a finite number of votes > 0")
     seen, made, account = charged_parts(mechanism, view=view, name=accountant, noise=noise)
     moved = one_unit(sensitivity, made, classes=classes)
     curve = curve_of_queries(account, made, moved, queries=queries, view=seen, classes=classes)
@@ -237,4 +237,8 @@ def charged_parts(
 def one_unit(sensitivity: float, mechanism: Mechanism, *, classes: int) -> Sensitivity:
     """What one unit moves; sensitivity: > 0, in votes. Raises InvalidInput."""
     check_whole("classes", classes, least=2)
-    return Sensitivity.always(np.array([sensitivity], np.float64), delta_squared=mechanism.squared_move(classes))
+    moved = numbers("sensitivity", sensitivity).reshape(-1)
+    if len(moved) != 1:
+        raise InvalidInput(f"sensitivity is of {len(moved)} units; allowed: a number")
+    check_sensitivity(moved)
+    return Sensitivity.always(moved, delta_squared=mechanism.squared_move(classes))

@@ -323,12 +323,13 @@ def noise_reserve(
 ) -> Float64[ndarray, " parties"]:
     """The part of delta set aside for float64 noise: (1 + e^epsilon) times the total variation distance.
 
-    If M' is within t of M, then (epsilon, delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M'. Zero under the
-    view "histogram" with real-valued noise: a node's noise is integer there, and a simulation's protects nobody.
-    Integer noise is drawn exactly; its reserve is the probability that it leaves the ring.
+    If M' is within t of M, then (epsilon, delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M'. At most 1, a
+    delta that promises nothing. Zero under the view "histogram" with real-valued noise: a node's noise is integer
+    there, and a simulation's protects nobody. Integer noise is drawn exactly; its reserve is the probability that it
+    leaves the ring.
     """
     if view == "histogram" and mechanism.lattice is None:
         return np.zeros_like(epsilon)
     distance = query_limit * mechanism.noise_distance(classes=classes, total_weight=total_weight)
     with np.errstate(over="ignore"):
-        return (1.0 + np.exp(epsilon)) * distance
+        return np.minimum((1.0 + np.exp(epsilon)) * distance, 1.0)

@@ -45,6 +45,8 @@ _CAP_ROUNDS = 50
 _VOTE_VARIANCE = 0.25
 # Relative tolerance of bisections and quotients.
 _DUST = 1e-9
+# A quotient by it is finite.
+_LEAST_FALL = 1e-300
 
 
 def weights(rule: str, planned: Planned, *, units: int = LATTICE) -> Float64[ndarray, " parties"]:
@@ -159,7 +161,8 @@ def _weight_for(
     right = np.clip((log_queries > log_count).sum(axis=1), 1, len(log_grid) - 1)
     row = np.arange(len(right))
     y0, y1 = log_queries[row, right - 1], log_queries[row, right]
-    share = np.clip((y0 - log_count) / (y0 - y1), 0.0, 1.0)
+    # Where both grid points afford as many, the weight is at one of them.
+    share = np.clip((y0 - log_count) / np.maximum(y0 - y1, _LEAST_FALL), 0.0, 1.0)
     return np.exp(log_grid[right - 1] + share * (log_grid[right] - log_grid[right - 1]))
 
 

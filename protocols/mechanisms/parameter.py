@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 from protocols.errors import InvalidInput
@@ -35,9 +36,14 @@ class Parameter:
     views: tuple[View, ...] = VIEWS
 
     def number(self, name: str, value: Number | None) -> Number | None:
-        """`value` as an int where it counts queries, a float elsewhere. Raises InvalidInput for part of a query."""
-        if value is None or self.unit != "queries":
-            return None if value is None else float(value)
+        """`value` as an int where it counts queries, a float elsewhere. Raises InvalidInput for part of a query, and
+        for no number."""
+        if value is None:
+            return None
+        if not isinstance(value, Real):
+            raise InvalidInput(f"{name} is {value!r}; allowed: a number")
+        if self.unit != "queries":
+            return float(value)
         if value != int(value):
             raise InvalidInput(f"{name} is {value!r}; allowed: a whole number")
         return int(value)

@@ -290,6 +290,9 @@ def test_an_epsilon_of_queries_is_that_of_their_curve() -> None:
     assert conclave.epsilon_after(500, "gnmax", delta=1e-6, **given) == (curve * 500).to_epsilon(delta=1e-6)[0]
     with refuses(conclave.InvalidInput, "gaussian_dp"):
         conclave.rdp_curve("gnmax", accountant="gaussian_dp", **given)
+    for bad in ({"sigma": [30.0]}, {"sigma": 3 + 1j}, {"classes": 2.5}, {"sensitivity": 0.0}, {"sensitivity": [1, 2]}):
+        with refuses(conclave.InvalidInput):
+            conclave.rdp_curve("gnmax", **(given | bad))
     with refuses(conclave.InvalidInput, "0 <= answered <= queries"):
         conclave.epsilon_after(5, "gnmax", answered=6, delta=1e-6, **given)
 
