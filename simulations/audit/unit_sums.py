@@ -319,8 +319,7 @@ def _code_ratio(
 ) -> Callable[[Float64[ndarray, "trials cells"]], Float64[ndarray, " trials"]]:
     """The log-likelihood ratio of codes, as if cells were independent, from how often either side showed each."""
     shares = [
-        np.stack([np.bincount(column, minlength=_RANGES) + 0.5 for column in codes.T])
-        for codes in (before, after)
+        np.stack([np.bincount(column, minlength=_RANGES) + 0.5 for column in codes.T]) for codes in (before, after)
     ]
     ratio = np.log(shares[0]) - np.log(shares[1])
     first = np.arange(len(ratio)) * ratio.shape[1]

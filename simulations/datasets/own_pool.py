@@ -109,10 +109,7 @@ def flat_halves(inputs: Float32[ndarray, "records ..."]) -> tuple[list[bytes], l
 
 
 def cut_pool(
-    pool: Pool,
-    shares: tuple[float, float, float],
-    sizes: tuple[int | None, int | None, int | None],
-    seed: int,
+    pool: Pool, shares: tuple[float, float, float], sizes: tuple[int | None, int | None, int | None], seed: int
 ) -> Split:
     """The file's own split (a given size takes the first public and test records, and a random choice of private
     ones), or else a split by shares or sizes, stratified by class and site, that keeps patients whole and has the

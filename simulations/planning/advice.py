@@ -358,7 +358,12 @@ def _records_and_budgets(study: Study, given: Experiment, inputs: Inputs) -> Aff
 
 _CHANGES: dict[type[Votes], tuple[Callable[[Study, Experiment, Inputs], Affordable | None], ...]] = {
     TeacherVotes: (
-        lambda _, given, inputs: _records(given, inputs), _records_and_budgets, _budgets, _noise, _parties, _teachers,
+        lambda _, given, inputs: _records(given, inputs),
+        _records_and_budgets,
+        _budgets,
+        _noise,
+        _parties,
+        _teachers,
     ),
     UnitSums: (_budgets, _parties),
 }
