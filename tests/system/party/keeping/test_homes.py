@@ -120,8 +120,7 @@ def test_a_move_forfeits_nothing_and_retires_the_home_that_it_leaves(original, h
     assert "is not encrypted" in capsys.readouterr().err
     assert call("budget", "show", home=home) == Exit.REFUSED
     assert refusal(capsys) == "home_moved"
-    # Whatever began before it was retired ends there, too.
-    with refused_for("home_moved"), home.running():
+    with refused_for("home_moved"), home.running():  # whatever began before it was retired ends there, too
         pass
     with refused_for("home_moved"), Policy(home.path / "policy.sqlite") as policy:
         policy.withdraw(STUDY, data_set="ward", home=home)
