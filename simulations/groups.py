@@ -16,8 +16,9 @@ Has Disparate Impact on Model Accuracy"); PATE does, too, less than DP-SGD in th
 Both models are scored on the same records, so the difference is a mean over records. Its interval is a percentile
 bootstrap (Efron and Tibshirani 1993, section 13.3) that draws records, and seeds where there are several, each with
 replacement (the pigeonhole bootstrap of Owen 2007, "The Pigeonhole Bootstrap"). Seeds are drawn once for all groups, so
-that groups are compared in the same worlds. With one seed it covers the choice of test records alone. Records are taken
-as independent: where a patient has several, the interval is too short.
+that groups are compared in the same worlds. With one seed it covers the choice of test records alone. Where patients
+are named they are drawn, with all of their records; and a share's interval is that of so many independent records as
+vary as much (the effective sample size of Korn and Graubard 1998, "Confidence Intervals for Proportions").
 """
 
 from __future__ import annotations
@@ -136,10 +137,13 @@ def by_group(
     students: Sequence[Float32[ndarray, "test classes"]],
     pooled: Float32[ndarray, "test classes"] | None,
     labels: Int64[ndarray, " test"],
+    *,
+    patients: Int64[ndarray, " test"] | None = None,
 ) -> ByGroup:
     """The figures of all groups. students: the probabilities of each seed's student, at least one; pooled: those of the
-    model of all private records without privacy.
+    model of all private records without privacy; patients: whose each record is, None where no two are one patient's.
     """
+    whose = np.arange(len(labels)) if patients is None else patients
     right = np.array([each.argmax(axis=1) == labels for each in students])
     sure = np.array([each.max(axis=1) for each in students], np.float64).mean(axis=0)
     brier = np.array([brier_terms(each, labels) for each in students]).mean(axis=0)
@@ -149,15 +153,15 @@ def by_group(
     for grouping in groupings:
         for number, name in enumerate(grouping.names):
             of = grouping.member == number
-            found.append(_figures(grouping.attribute, name, of, right, sure, brier, without, replicates))
+            found.append(_figures(grouping.attribute, name, of, right, sure, brier, without, whose, replicates))
             if without is not None and min(of.sum(), (~of).sum()) >= FEWEST:
                 excesses.append((found[-1], of))
-    most = None if without is None or not excesses else _pays_most(excesses, right, without, replicates)
+    most = None if without is None or not excesses else _pays_most(excesses, right, without, whose, replicates)
     return ByGroup(
         tuple(found),
         tuple(calibration(each, labels) for each in students),
         None if pooled is None else calibration(pooled, labels),
-        None if without is None else _cost(without, right, Replicates(len(students))),
+        None if without is None else _cost(without, right, whose, Replicates(len(students))),
         most,
     )
 
@@ -170,32 +174,47 @@ def _figures(
     sure: Float64[ndarray, " test"],
     brier: Float64[ndarray, " test"],
     without: Bool[ndarray, " test"] | None,
+    whose: Int64[ndarray, " test"],
     replicates: Replicates,
 ) -> GroupFigures:
     accuracy, records = float(right[:, of].mean()), int(of.sum())
-    low, high = wilson(accuracy, records)
-    cost = None if without is None else _cost(without[of], right[:, of], replicates)
+    low, high = wilson(accuracy, _independent(right[:, of].mean(axis=0), whose[of]))
+    cost = None if without is None else _cost(without[of], right[:, of], whose[of], replicates)
     return GroupFigures(
         attribute, name, records, accuracy, low, high, float(sure[of].mean()), float(brier[of].mean()),
         None if without is None else float(without[of].mean()), cost,
     )  # fmt: skip
 
 
+def _independent(right: Float64[ndarray, " records"], whose: Int64[ndarray, " records"]) -> float:
+    """How many independent records vary as much as these, of which a patient has several: as many, at most."""
+    patient, wrong = np.unique(whose, return_inverse=True)[1], right - right.mean()
+    alone, together = (wrong**2).sum(), (np.bincount(patient, wrong) ** 2).sum()
+    if not alone:
+        return float(patient.max() + 1)
+    return len(right) * min(1.0, float(alone / together)) if together else float(len(right))
+
+
 def _cost(
-    without: Bool[ndarray, " records"], right: Bool[ndarray, "seeds records"], replicates: Replicates
+    without: Bool[ndarray, " records"],
+    right: Bool[ndarray, "seeds records"],
+    whose: Int64[ndarray, " records"],
+    replicates: Replicates,
 ) -> CostOfPrivacy:
-    return CostOfPrivacy(cost_of(without, right), *between(replicates.of(without, right), level=_LEVEL))
+    return CostOfPrivacy(cost_of(without, right), *between(replicates.of(without, right, whose), level=_LEVEL))
 
 
 def _pays_most(
     compared: Sequence[tuple[GroupFigures, Bool[ndarray, " test"]]],
     right: Bool[ndarray, "seeds test"],
     without: Bool[ndarray, " test"],
+    whose: Int64[ndarray, " test"],
     replicates: Replicates,
 ) -> PaysMost:
     figures, of = max(compared, key=lambda each: cost_of(without[each[1]], right[:, each[1]]))
     own, rest = cost_of(without[of], right[:, of]), cost_of(without[~of], right[:, ~of])
-    drawn = replicates.of(without[of], right[:, of]) - replicates.of(without[~of], right[:, ~of])
+    drawn = replicates.of(without[of], right[:, of], whose[of])
+    drawn -= replicates.of(without[~of], right[:, ~of], whose[~of])
     ends = between(drawn, level=1 - (1 - _LEVEL) / len(compared))
     return PaysMost(figures, rest, CostOfPrivacy(own - rest, *ends), len(compared))
 
@@ -220,20 +239,28 @@ class Replicates:
         self._seed_shares = self._rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=REPLICATES) / seeds
 
     def of(
-        self, pooled: Bool[ndarray, " records"], students: Bool[ndarray, "seeds records"]
+        self,
+        pooled: Bool[ndarray, " records"],
+        students: Bool[ndarray, "seeds records"],
+        whose: Int64[ndarray, " records"],
     ) -> Float64[ndarray, " replicates"]:
-        """The cost in each replicate, of at least one record. pooled, students: whether each model is right."""
-        # Records that all models get alike are drawn together: what counts is how many of each kind are drawn.
-        kinds, times = np.unique(np.vstack([pooled, students]).T, axis=0, return_counts=True)
-        if len(times) == 1:
+        """The cost in each replicate, of at least one record. pooled, students: whether each model is right; whose: the
+        patient of each record."""
+        patient = np.unique(whose, return_inverse=True)[1]
+        right = np.vstack([np.ones_like(pooled), pooled, students])
+        patients = np.stack([np.bincount(patient, each) for each in right], axis=1)
+        # Patients whom all models get alike are drawn together: what counts is how many of each kind are drawn.
+        kinds, times = np.unique(patients, axis=0, return_counts=True)
+        if (right == right[:, :1]).all():
             # A bootstrap of records that are all alike has no spread. With half a record of each kind that is next to
             # theirs, the ends lie where the rule of three has them (Hanley and Lippman-Hand 1983).
-            (only,) = kinds
-            kinds = np.array([only, [~only[0], *only[1:]], [only[0], *~only[1:]]])
-            times = np.array([len(pooled), 0.5, 0.5])
-        drawn = self._rng.multinomial(len(pooled), times / times.sum(), size=REPLICATES) / len(pooled)
-        private = np.einsum("rk,ks,rs->r", drawn, kinds[:, 1:], self._seed_shares, optimize=True)
-        costs: Float64[ndarray, " replicates"] = drawn @ kinds[:, 0] - private
+            _, first, *rest = right[:, 0]
+            kinds = np.array([[1, first, *rest], [1, ~first, *rest], [1, first, *~np.array(rest)]], np.float64)
+            times = np.array([len(patients), 0.5, 0.5])
+        drawn = self._rng.multinomial(len(patients), times / times.sum(), size=REPLICATES)
+        drawn = drawn / (drawn @ kinds[:, :1])
+        private = np.einsum("rk,ks,rs->r", drawn, kinds[:, 2:], self._seed_shares, optimize=True)
+        costs: Float64[ndarray, " replicates"] = drawn @ kinds[:, 1] - private
         return costs
 
 

@@ -430,6 +430,7 @@ def _by_group(
         [student.probabilities(inputs) for student in trained],
         pooled.test_probabilities if isinstance(pooled, Ceiling) else None,
         source.dataset.test_labels,
+        patients=source.dataset.test_patients,
     )
 
 

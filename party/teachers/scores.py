@@ -83,7 +83,7 @@ def score_teacher(
     )
 
 
-def wilson(share: float, records: int) -> tuple[float, float]:
+def wilson(share: float, records: float) -> tuple[float, float]:
     """Wilson's 95 % score interval of a share (Wilson 1927), which is valid near 0 and 1 too."""
     square = DEVIATIONS**2
     middle = (share + square / (2 * records)) / (1 + square / records)

@@ -212,9 +212,10 @@ class Dataset:
     Labels are i64 in [0, classes); where there are `findings`, of each record one row of -1 unknown, 0 absent, 1
     present, and `class_names` are STATES. `public_labels` are known here for evaluation only: no teacher, student
     or coordinator is given them. `private_sites[i]` is the hospital (index into `site_names`) that holds
-    record i; `private_patients[i]` the patient it belongs to (records of one patient are never split over
-    parties, nor over private/public/test). Both are None where the source has no such field. `columns` are
-    those of a table, as they were encoded, in the order of the features; empty for images and bare arrays.
+    record i; `private_patients[i]`, as `test_patients[i]` of test records, the patient it belongs to (records of one
+    patient are never split over parties, nor over private/public/test). They are None where the source has no such
+    field. `columns` are those of a table, as they were encoded, in the order of the features; empty for images and bare
+    arrays.
     `test_names` says of every test record, by the name of a column, what it belongs to there: its "site" where the
     source names sites, and the columns of an own table that were asked for. `private_times` orders the private records
     in time; None where no column of time was asked for. `notes` are warnings, of what was changed in reading.
@@ -234,6 +235,7 @@ class Dataset:
     private_sites: Int64[ndarray, " private"] | None = None
     site_names: tuple[str, ...] = ()
     private_patients: Int64[ndarray, " private"] | None = None
+    test_patients: Int64[ndarray, " test"] | None = None
     columns: tuple[Feature, ...] = ()
     findings: tuple[str, ...] = ()
     test_names: Mapping[str, Shaped[ndarray, " test"]] = field(default_factory=dict)
@@ -294,6 +296,7 @@ class Dataset:
             private_sites=None if sites is None else sites[parts.private],
             site_names=site_names,
             private_patients=None if patients is None else patients[parts.private],
+            test_patients=None if patients is None else patients[parts.test],
             columns=columns,
             findings=findings,
             test_names={} if sites is None else {"site": np.array(site_names)[sites[parts.test]]},
@@ -364,6 +367,7 @@ class Dataset:
             test_names={name: values[test] for name, values in self.test_names.items()},
             private_sites=None if sites is None else sites[private],
             private_patients=None if patients is None else patients[private],
+            test_patients=None if self.test_patients is None else self.test_patients[test],
             private_times=None if times is None else times[private],
         )
 

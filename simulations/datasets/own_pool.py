@@ -162,6 +162,7 @@ def as_dataset(
         private_sites=sites,
         site_names=names,
         private_patients=patients,
+        test_patients=None if pool.patient_numbers is None else pool.patient_numbers[parts.test],
         columns=columns,
         findings=pool.findings,
         # The arrays of an archive may name the sites of its private part alone.

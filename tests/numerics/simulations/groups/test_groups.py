@@ -76,7 +76,7 @@ def slow_distribution(pooled: np.ndarray, students: np.ndarray) -> np.ndarray:
 def test_replicates_have_the_distribution_of_all_draws(pooled, students):
     right, private = np.array(pooled, bool), np.array(students, bool)
     every = np.sort(slow_distribution(right, private))
-    drawn = np.sort(Replicates(len(students)).of(right, private))
+    drawn = np.sort(Replicates(len(students)).of(right, private, np.arange(len(right))))
     points = np.unique(np.round(every, 9)) + 1e-6
     gaps = np.abs(np.searchsorted(every, points) / len(every) - np.searchsorted(drawn, points) / REPLICATES)
     assert (
@@ -86,7 +86,7 @@ def test_replicates_have_the_distribution_of_all_draws(pooled, students):
 
 
 def test_records_that_are_all_alike_have_an_interval_that_ends_by_the_rule_of_three():
-    low, high = between(Replicates(1).of(np.ones(30, bool), np.zeros((1, 30), bool)), level=0.95)
+    low, high = between(Replicates(1).of(np.ones(30, bool), np.zeros((1, 30), bool), np.arange(30)), level=0.95)
     assert (low, high) == (pytest.approx(1 - 3 / 30, abs=0.04), 1.0)
 
 
@@ -106,6 +106,15 @@ def test_the_group_that_pays_most_is_found_and_few_records_pay_nothing():
     assert (most.figures.group, most.compared) == ("b", 2)
     assert most.excess.value == pytest.approx(lost[member == 1].mean() - lost[member != 1].mean())
     assert 0 < most.excess.low < most.excess.value < most.excess.high
+    # Four copies of each patient's record tell no more than one.
+    again, member = [np.repeat(each, 4, axis=0) for each in (wrong_for(lost), truth)], np.repeat(member, 4)
+    copies = by_group(
+        [Grouping("ward", ("a", "b", "c"), member)], [again[0]] * 2, again[1], np.repeat(labels, 4),
+        patients=np.repeat(np.arange(300), 4),
+    )  # fmt: skip
+    for one, four in zip(found.groups, copies.groups, strict=True):
+        ends = four.low, four.high, four.cost.low, four.cost.high
+        assert ends == pytest.approx((one.low, one.high, one.cost.low, one.cost.high))
     # All groups together are the whole test part.
     means = sum(each.records * each.accuracy for each in found.groups) / 300
     assert means == pytest.approx(1 - lost.mean())
