@@ -335,7 +335,6 @@ def _row(each: Candidate) -> dict[str, Any]:
         "votes": each.queries.filled,
         "partitions": len(each.queries.blocks),
         "sigma": each.study.gaussian.sigma,
-        "cell_labels": each.cell_labels,
         "pool_labels": each.pool_labels,
         "pool_labels_error": each.error,
     }
@@ -354,14 +353,14 @@ def _print_records(
     best, sizes = rehearsed.best, publics.sizes
     rows: list[list[object]] = [
         [each.words, each.queries.rows, each.queries.filled, f"{each.study.gaussian.sigma:.4g}",
-         f"{each.cell_labels:.3f}", f"{each.pool_labels:.3f} ± {each.error:.3f}", "chosen" if each is best else ""]
+         f"{each.pool_labels:.3f} ± {each.error:.3f}", "chosen" if each is best else ""]
         for each in rehearsed.candidates
     ]  # fmt: skip
     print_rows(
         f"Record votes of {publics.population:,} units (unit {settings.unit}) at {len(sizes)} hospitals of "
         f"{sizes.min():,} to {sizes.max():,} records, rehearsed on {len(rehearsed.tasks)} stand-in tasks that the best "
         f"model gets right at {accuracy:g}",
-        ["public queries", "Q", "votes of a record", "sigma", "cell labels right", "pool labels right", ""],
+        ["public queries", "Q", "votes of a record", "sigma", "pool labels right", ""],
         rows,
     )
     weights = best.study.weights

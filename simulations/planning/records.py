@@ -9,7 +9,7 @@ One hospital alone, all together and teachers are compared on the same tasks (st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -140,15 +140,13 @@ class Publics:
 class Candidate:
     """Public queries, the study that has them, and what rehearsals found.
 
-    given: the settings that name the queries; cell_labels: the share of stand-in records that lie in a query whose
-    released label is that of its sums without noise; pool_labels: the mean accuracy of the pool's labels, and error,
-    its standard error over stand-ins.
+    given: the settings that name the queries; pool_labels: the mean accuracy of the pool's labels, and error, its
+    standard error over stand-ins.
     """
 
     given: dict[str, int | str]
     queries: Blocks = field(repr=False)
     study: Study = field(repr=False)
-    cell_labels: float
     pool_labels: float
     error: float
 
@@ -201,18 +199,14 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
     found: list[Candidate] = []
     targets: list[tuple[Float32[ndarray, "pool classes"], ...]] = []
     for number, given in enumerate(offered):
-        reached = partial(_reached, stage, before=number * len(tasks), of=len(offered) * len(tasks))
         chosen = settings.changed(**given)
         queries = query_map(chosen, publics.pool, population=publics.population) if number else first
-        made, soft = _rehearsed(chosen, publics, shown, budgets, tasks, given, queries, reached)
+        about = {"before": number * len(tasks), "of": len(offered) * len(tasks)}
+        made, soft = _rehearsed(chosen, publics, shown, budgets, tasks, given, queries, stage, **about)
         found.append(made)
         targets.append(soft)
     best = max(range(len(found)), key=lambda at: found[at].pool_labels)
     return Rehearsed(tuple(found), found[best], features, tasks, targets[best])
-
-
-def _reached(stage: ProgressStage, done: int, *, before: int, of: int) -> None:
-    stage.update(before + done, of)
 
 
 def _tasks(
@@ -260,7 +254,10 @@ def _rehearsed(
     tasks: tuple[StandIn, ...],
     given: dict[str, int | str],
     queries: Blocks,
-    rehearsed: Callable[[int], None],
+    stage: ProgressStage,
+    *,
+    before: int,
+    of: int,
 ) -> tuple[Candidate, tuple[Float32[ndarray, "pool classes"], ...]]:
     pool = publics.pool
     made_of = partial(make_record_study, queries=queries, population=publics.population, pool=len(pool.public_inputs))
@@ -272,7 +269,7 @@ def _rehearsed(
     # The class stands in the first number, or in each cell.
     inputs = pool.public_inputs[shown]
     nearest = said(queries, inputs, np.zeros(len(inputs), np.int64), classes=pool.classes)
-    cell_labels, pool_labels, targets = [], [], []
+    pool_labels, targets = [], []
     for number, task in enumerate(tasks):
         cells = tuple(
             nearest[rows] + (labels[:, None] if queries.plain else labels[:, None] * (np.arange(nearest.shape[1]) == 0))
@@ -282,18 +279,13 @@ def _rehearsed(
         places = np.split(np.arange(sum(map(len, cells))), np.cumsum([len(each) for each in cells])[:-1])
         stored = RecordCells(alone.labelled, publics.population, queries, cells, (None,) * len(cells), tuple(places))
         result = label_record_seed(alone, stored, pool=inputs, seed=number, dropout=0.0, truth=None)
-        if result.soft is None or result.labelling.cells is None:
+        if result.soft is None:
             raise InvalidInput(f"the study releases nothing ({result.labelling.stop.reason}); allowed: larger budgets")
-        clean = np.sum(stored.sums(alone), axis=0)
-        right = result.labelling.cells.argmax(axis=1) == clean.argmax(axis=1)
-        held = np.abs(clean).sum(axis=1)
-        cell_labels.append(float(right @ held / held.sum()))
         pool_labels.append(task.accuracy(result.soft.probabilities.argmax(axis=1)))
         targets.append(result.soft.probabilities.astype(np.float32))
-        rehearsed(number + 1)
+        stage.update(before + number + 1, of)
     error = float(np.std(pool_labels, ddof=1) / np.sqrt(len(tasks)))
-    made = Candidate(given, queries, study, float(np.mean(cell_labels)), float(np.mean(pool_labels)), error)
-    return made, tuple(targets)
+    return Candidate(given, queries, study, float(np.mean(pool_labels)), error), tuple(targets)
 
 
 # Hospitals of which a model is trained on each task; where there are more, votes repeat.

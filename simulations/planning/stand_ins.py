@@ -1,10 +1,9 @@
 """Stand-in tasks: made-up labels of the public pool and of hospitals' records, on which a plan rehearses a study.
 
-Each gives every pool record a probability of each class, as predictable as the best model is assumed to be. For a table
-it is a multinomial logistic model with random coefficients of the standardised features; for images each class has a
-cluster of the pool, and a record is mostly of the class whose cluster it lies in. The hospitals' stand-in records are
-drawn from the pool, and their labels from those probabilities; hospitals are alike, or each sees each class more or
-less often.
+Each pool record has a probability of each class, as predictable as the best model is assumed to be: for a table by a
+multinomial logistic model with random coefficients of the standardised features; for images by its cluster of the pool.
+The hospitals' records are drawn from the pool, and their labels from those probabilities; hospitals are alike, or each
+sees each class more or less often.
 """
 
 from __future__ import annotations

@@ -62,7 +62,6 @@ def test_a_plan_of_record_votes_rehearses_them_and_names_the_command_that_runs_t
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--accuracy", "0.4"], "accuracy is 0.4; allowed: above 0.5"),
         (["--optimise"], "leave it out with --votes-by record"),
         (["--concentration", "3"], "--concentration has no effect without --optimise"),
         (["--unit", "patient"], "names no patients"),
