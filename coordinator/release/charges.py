@@ -19,7 +19,7 @@ from coordinator.connection.open_study import RECEIPT_REFUSED
 from coordinator.release.evidence import Charge, Receipt, ReleaseEvidence
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.labelling.coordinator import AGAIN
-from protocols.labelling.schedule import Batch, next_batch
+from protocols.labelling.schedule import Batch, next_of
 from protocols.levels.table import check_believable
 from protocols.levels.two_server.statement import Fate
 from protocols.refusals.code import Code
@@ -127,17 +127,9 @@ def _check_schedule(
 ) -> None:
     """Raises DataCorrupt unless exactly these seats had to be asked this many queries next (schedule.next_batch). gone:
     those that are asked no more: the operator does without them, or budgets are spent."""
-    step = next_batch(
-        study.budgets,
-        np.array([spent[seat] for seat in study.seats], dtype=np.int64),
-        participation=study.participation,
-        asked=asked,
-        left=study.round_end(asked, queries) - asked,
-        batch_limit=study.batch_limit,
-        stop=study.votes.stop,
-        quorum=study.quorum,
-        without=np.array([seat in gone for seat in study.seats]),
-    )
+    paid = np.array([spent[seat] for seat in study.seats], dtype=np.int64)
+    left_out = np.array([seat in gone for seat in study.seats])
+    step = next_of(study, paid, asked=asked, queries=queries, without=left_out)
     planned = {seat for seat, active in zip(study.seats, getattr(step, "active", ()), strict=False) if active}
     if not (isinstance(step, Batch) and step.size == size and planned == seats):
         raise DataCorrupt(f"from query {asked} on, {size} queries were asked; budgets and schedule require other "

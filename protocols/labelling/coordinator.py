@@ -19,7 +19,7 @@ from numpy import ndarray
 
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.labelling.questions import Choose, check_choose, next_questions
-from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
+from protocols.labelling.schedule import Batch, Stop, StopReason, next_of
 from protocols.ledger.ledger import Ledger, StoredBatch
 from protocols.levels.level import Aggregation, Counted, ReservedBatch
 from protocols.levels.table import statement_of
@@ -385,18 +385,8 @@ class Coordinator:
         released.batches.append((len(ids), int((labels >= 0).sum())))
 
     def _next(self, asked: int, queries: int, without: Collection[str]) -> Batch | Stop:
-        study = self._study
-        return next_batch(
-            study.budgets,
-            self._spent(),
-            participation=study.participation,
-            asked=asked,
-            left=study.round_end(asked, queries) - asked,
-            batch_limit=study.batch_limit,
-            stop=study.votes.stop,
-            quorum=study.quorum,
-            without=np.array([party in without for party in self._parties]),
-        )
+        gone = np.array([party in without for party in self._parties])
+        return next_of(self._study, self._spent(), asked=asked, queries=queries, without=gone)
 
     def _batch(
         self,

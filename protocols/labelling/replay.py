@@ -18,7 +18,7 @@ from protocols.crypto.randomness import RandomSource, simulation_rng
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling, TrainStudent
 from protocols.labelling.questions import Choose, check_choose, next_questions
-from protocols.labelling.schedule import Stop, next_batch
+from protocols.labelling.schedule import Stop, next_of
 from protocols.labelling.stored_votes import CastVotes, RecordSums, StoredVotes, VoteCounts
 from protocols.levels.level import BatchNoise
 from protocols.levels.simulated import drawn_noise
@@ -81,16 +81,7 @@ def replay(
     count = _counter(study, stored, alike=alike)
     asked = 0
     while True:
-        step = next_batch(
-            budgets,
-            spent,
-            participation=taking,
-            asked=asked,
-            left=study.round_end(asked, queries) - asked,
-            batch_limit=study.batch_limit,
-            stop=study.votes.stop,
-            quorum=study.quorum,
-        )
+        step = next_of(study, spent, asked=asked, queries=queries)
         if isinstance(step, Stop):
             stop = step
             break

@@ -16,6 +16,7 @@ from numpy import ndarray
 
 from protocols.budgets.filter import BudgetFilter
 from protocols.budgets.participation import Participation
+from protocols.study.study import Study
 from protocols.study.votes import StopRule
 
 StopReason = Literal[
@@ -47,6 +48,18 @@ class Batch:
 
     size: int
     active: Bool[ndarray, " parties"]
+
+
+def next_of(
+    study: Study, spent: Int64[ndarray, " parties"], *, asked: int, queries: int,
+    without: Bool[ndarray, " parties"] | None = None,
+) -> Batch | Stop:  # fmt: skip
+    """`next_batch` of a study, of whose pool of so many queries the first `asked` were asked."""
+    return next_batch(
+        study.budgets, spent, participation=study.participation, asked=asked,
+        left=study.round_end(asked, queries) - asked, batch_limit=study.batch_limit, stop=study.votes.stop,
+        quorum=study.quorum, without=without,
+    )  # fmt: skip
 
 
 def next_batch(
