@@ -121,6 +121,12 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The pages, of all folders the longest, before most others: near the end a worker would be alone with them."""
+    before = ("tests/contract/", "tests/system/docs/")
+    items.sort(key=lambda item: next((at for at, folder in enumerate(before) if item.nodeid.startswith(folder)), 2))
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: the collector need not look through it again and again."""
     gc.collect()
