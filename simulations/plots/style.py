@@ -133,7 +133,8 @@ def _lay_out(figure: Figure) -> None:
 
 
 def _fold(figure: Figure) -> None:
-    """Makes a figure half as wide: texts are folded, and of the numbers on a horizontal axis every other is left."""
+    """Makes a figure half as wide: texts are folded, of the numbers on a horizontal axis every other is left, and names
+    are turned."""
     figure.set_layout_engine("constrained")
     width, height = _TELEPHONE, figure.get_size_inches()[1] + 0.4
     for axes in figure.axes:
@@ -150,7 +151,12 @@ def _fold(figure: Figure) -> None:
             each.set_text(_folded(each.get_text(), most))
         if legend and (place := legend.get_bbox_to_anchor().transformed(axes.transAxes.inverted())).y1 < 0:
             legend.set_bbox_to_anchor((place.x0, place.y1 - 0.25), transform=axes.transAxes)
-        axes.set_xticks([each for each in axes.get_xticks() if limits[0] <= each <= limits[1]][::2])
+        if any(
+            each.get_text().strip("0123456789.,-\N{MINUS SIGN}%\N{NO-BREAK SPACE} ") for each in axes.get_xticklabels()
+        ):
+            axes.tick_params(axis="x", labelrotation=45)
+        else:
+            axes.set_xticks([each for each in axes.get_xticks() if limits[0] <= each <= limits[1]][::2])
         axes.set_xlim(limits)
     for legend in figure.legends:
         legend.set_ncols(1)

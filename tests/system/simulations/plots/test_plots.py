@@ -10,7 +10,16 @@ from hypothesis.extra.numpy import arrays
 
 from protocols.errors import StorageFailed
 from simulations.plots.figures import accuracy_bars, budget_groups, drawings, epsilon_curves
-from simulations.plots.style import PAPER, inline_svg, pdf_bytes, spread_labels, svg_text, write_figure, write_figures
+from simulations.plots.style import (
+    PAPER,
+    _fold,
+    inline_svg,
+    pdf_bytes,
+    spread_labels,
+    svg_text,
+    write_figure,
+    write_figures,
+)
 from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import summary
 from tests.harness.refusals import refuses
@@ -184,6 +193,10 @@ def test_a_sweep_joins_numbers_with_a_band_and_a_line_for_each_value_of_the_rest
     assert "budget" in axes.get_xlabel()
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == (8.0, 42.0)
+    # On a telephone every name stays.
+    (axes,) = swept_axes(sweep_table().iloc[::3], "weights")
+    _fold(axes.figure)
+    assert [each.get_text() for each in axes.get_xticklabels()] == ["uniform", "exhaustive"]
 
 
 def test_a_figure_for_a_paper_fits_a_column_and_carries_its_fonts():
