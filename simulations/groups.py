@@ -122,7 +122,8 @@ class PaysMost:
 class ByGroup:
     """What a run's students do on each group of the test records. calibrations: of each seed's student that was
     trained, the first seed's first; pooled and cost: of the pooled model, on all test records; pays_most: None without
-    it, or without two groups of at least FEWEST records.
+    it, or without two groups of at least FEWEST records; independent: how many independent records tell as much of the
+    student as the test records, of which a patient may have several.
     """
 
     groups: tuple[GroupFigures, ...]
@@ -130,6 +131,7 @@ class ByGroup:
     pooled: Calibration | None
     cost: CostOfPrivacy | None
     pays_most: PaysMost | None
+    independent: float
 
 
 def by_group(
@@ -163,6 +165,7 @@ def by_group(
         None if pooled is None else calibration(pooled, labels),
         None if without is None else _cost(without, right, whose, Replicates(len(students))),
         most,
+        _independent(right.mean(axis=0), whose),
     )
 
 

@@ -2,7 +2,9 @@
 
 The released sum tells the mean of phi over the private units (fit.overall). Its difference from the pool's mean has, if
 both are drawn from one population, a known spread: the noise of the release, and what so many units and records leave
-to chance. Nothing private is read but through that noisy sum, so the test costs nothing.
+to chance. Each record is taken for another person's: where patients have several, a pool that is like the records is
+said to be unlike, and is weighted, more often than is stated here. Nothing private is read but through that noisy sum,
+so the test costs nothing.
 
 Where they differ, the pool is weighted by exponential tilting (Csiszar 1975; as in entropy balancing, Hainmueller 2012)
 until its mean of phi is as near to the noisy one as noise lets it be told.
@@ -76,7 +78,10 @@ def unlike_words(p_value: float, differences: Sequence[str]) -> str:
         return ""
     inside = f": in theirs {', '.join(dict.fromkeys(differences))}" if differences else ""
     chance = f"{p_value:.2g}" if p_value >= _SELDOM else f"less than {_SELDOM:g}"
-    return f"the pool looks unlike the hospitals' records{inside}; of pools like them {chance} of 1 look so unlike"
+    return (
+        f"the pool looks unlike the hospitals' records{inside}; of pools like them {chance} of 1 look so unlike, where "
+        "no two records are one patient's"
+    )
 
 
 def compare_pool(

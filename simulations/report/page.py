@@ -106,7 +106,7 @@ def _rows(result: RunResult, figures: Summary) -> tuple[list[Accuracy], str]:
         ends = (max(0.0, together - half), min(1.0, together + half))
         said += f" Together: the 95 % interval over {len(figures['seeds'])} seeds of the noise."
     else:
-        ends = wilson(together, tests) if tests else (together, together)
+        ends = wilson(together, figures["independent_test_records"]) if tests else (together, together)
         said += f" Together: the 95 % interval over the choice of {count(tests)} test records." if tests else ""
         said += " One seed of the noise: not repeated yet."
     rows.append(Accuracy("together, private", "together", together, *ends))
@@ -155,7 +155,9 @@ def _no_better(figures: Summary) -> list[str]:
     """That the student may be no better than the most frequent class: by its 95 % interval over the test records."""
     together, majority = figures["student_accuracy"], figures["baselines"]["majority_class_accuracy"]
     tests = _tests(figures)
-    if together is None or majority is None or not tests or wilson(together, tests)[0] > majority:
+    if together is None or majority is None or not tests:
+        return []
+    if wilson(together, figures["independent_test_records"])[0] > majority:
         return []
     return [
         f"always naming the most frequent class gets {percentage(majority)} of the same {count(tests)} test records "

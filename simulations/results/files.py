@@ -82,6 +82,7 @@ def summary(result: RunResult) -> Summary:
         "plurality_accuracy": result.plurality_accuracy,
         "record_votes": _FILES[type(study.votes)].figures(result),
         "by_group": groups_summary(result.by_group),
+        "independent_test_records": None if result.by_group is None else result.by_group.independent,
         "calibration": calibration_summary(result.by_group),
         "findings": None if result.told is None else result.told.summary,
         "evaluation": result.evaluated[0].summary() if result.evaluated else None,

@@ -112,6 +112,7 @@ def test_the_group_that_pays_most_is_found_and_few_records_pay_nothing():
         [Grouping("ward", ("a", "b", "c"), member)], [again[0]] * 2, again[1], np.repeat(labels, 4),
         patients=np.repeat(np.arange(300), 4),
     )  # fmt: skip
+    assert (found.independent, copies.independent) == pytest.approx((300, 300))
     for one, four in zip(found.groups, copies.groups, strict=True):
         ends = four.low, four.high, four.cost.low, four.cost.high
         assert ends == pytest.approx((one.low, one.high, one.cost.low, one.cost.high))
