@@ -316,7 +316,8 @@ class ForeseenAccuracies:
     student: of the labels of record votes; alone: one hospital's own model, in the mean, or the most frequent class for
     every record where that is more often right; pooled: of all records without privacy; best: the best possible model;
     guessing: the most frequent class; gain: student - alone; spread: its standard deviation over stand-ins; teachers:
-    None where no study of teachers can be made.
+    None where no study of teachers can be made; equal: whether classes are taken to be equally frequent, as nothing
+    tells how frequent they are.
     """
 
     student: float
@@ -327,6 +328,7 @@ class ForeseenAccuracies:
     gain: float
     spread: float
     teachers: RehearsedTeachers | None
+    equal: bool
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -353,9 +355,11 @@ class ForeseenAccuracies:
     def verdict(self) -> str:
         """The recommendation in one sentence."""
         low, high = self.interval
-        margin = (
-            f"{self.gain:+.3f} beside one hospital alone (95 %: {low:+.3f} to {high:+.3f}); the most frequent class "
-            f"for everybody is right for {self.guessing:.3f}"
+        margin = f"{self.gain:+.3f} beside one hospital alone (95 %: {low:+.3f} to {high:+.3f}); " + (
+            "classes are taken to be equally frequent: of a rare outcome say so (--majority), as naming the other one "
+            "for everybody may leave no gain"
+            if self.equal
+            else f"the most frequent class for everybody is right for {self.guessing:.3f}"
         )
         if (teachers := self.better) is not None:
             return (
@@ -390,6 +394,7 @@ def compare(settings: Experiment, publics: Publics, rehearsed: Rehearsed) -> For
         gain=float(gains.mean()),
         spread=float(gains.std(ddof=1)),
         teachers=_teachers(settings, publics, rehearsed, features, votes),
+        equal=publics.frequent is None,
     )
 
 
