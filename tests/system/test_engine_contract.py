@@ -186,13 +186,9 @@ def lingering(engine: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str]
                 assert caller.poll() is None, caller.stdout.read() if caller.stdout else ""
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-            yield caller, descendants(psutil.Process(caller.pid))
+            yield caller, set(psutil.Process(caller.pid).children(recursive=True))
         finally:
             caller.kill()
-
-
-def descendants(process: psutil.Process) -> set[psutil.Process]:
-    return set(process.children(recursive=True))
 
 
 def assert_gone(processes: set[psutil.Process]) -> None:

@@ -49,10 +49,6 @@ def releases(tmp_path_factory):
     return consortium, made, home / "authority.pem"
 
 
-def files_of(folder):
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
 def another_figure(content):
     """The same with one figure changed: of text the last number, elsewhere a byte in the middle."""
     try:
@@ -80,7 +76,7 @@ def test_every_file_of_a_release_is_covered_whoever_signs_it_again(releases, tmp
     checks = verify_release(folder, authority, pool=labelled.pool)
     assert [check for check in checks if not check.passed] == []  # an honest one is verified, with nothing left
     passed = []
-    for name in files_of(folder):
+    for name in sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()):
         for how, alter in ALTERED.items():
             altered = shutil.copytree(folder, tmp_path / "altered")
             content = alter((altered / name).read_bytes())

@@ -23,7 +23,8 @@ class Spoiling:
     """A querying party that makes the votes of p2 malformed in the first batches."""
 
     def __init__(self, monkeypatch, times=MOST_REFUSED):
-        self.parties, self.own, self.guardians = PrivateParties(HIDDEN, linear_models(HIDDEN)), *_ledgers()
+        self.parties = PrivateParties(HIDDEN, linear_models(HIDDEN))
+        self.own, self.guardians = Ledger(":memory:"), Ledger(":memory:")
         self.here = GuardianHere(HIDDEN, self.guardians, seeded_source(5))
         finish, self.finished = private_queries.finish, 0
 
@@ -53,10 +54,6 @@ class Spoiling:
         digest = self.own.stored(number).digest
         statement = Statement.read(self.own.noted(digest, "guardian"), seats=len(HIDDEN.roster))
         return Fate(int(statement.fates[VICTIM]))
-
-
-def _ledgers():
-    return Ledger(":memory:"), Ledger(":memory:")
 
 
 def test_after_three_refused_batches_no_vote_of_the_seat_is_taken_and_the_study_goes_on(monkeypatch):
