@@ -86,7 +86,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a table that are computed together, and kept once they are. needs: the files without which it fails.
+    """Rows of a table that are computed together, and kept once they are. needs: the files without which it fails;
+    trains: kinds of students that `pip install ./benchmarks` adds, without which it fails too.
 
     compute may raise any ConclaveError. One part has one name in its table.
     """
@@ -94,6 +95,7 @@ class Part:
     name: str
     compute: Callable[[Task], Sequence[Cell]]
     needs: tuple[DataSource, ...] = ()
+    trains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,11 @@ def paper() -> Paper:
                 "figure-4",
                 "LNMax, Laplace noise of scale 20 votes: what the student's queries cost, and what it learns",
                 tuple(
-                    Part(f"{_row(row)}{what}", partial(compute, row), needs if row["dataset"] == "MNIST" else ())
+                    Part(f"{_row(row)}{what}", partial(compute, row), *(needs if row["dataset"] == "MNIST" else ()))
                     for row in printed["rows"]
                     for what, compute, needs in (
-                        ("", _figure_4, (VOTES,)),
-                        (", student", _student, (VOTES, published("mnist").source)),
+                        ("", _figure_4, ((VOTES,),)),
+                        (", student", _student, ((VOTES, published("mnist").source), (_STUDENT,))),
                     )
                 ),
             ),

@@ -22,6 +22,7 @@ from benchmarks.papers.votes import (
     worst_case,
 )
 from benchmarks.sanitised import corrected_cost, understated_published_cost
+from coordinator.students import STUDENTS
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research.data_dependent import answer_probability
 from simulations.datasets.dataset import Dataset, DatasetRequest, Order
@@ -83,7 +84,7 @@ def paper() -> Paper:
                 "Confident-GNMax: queries answered, what they cost, and what a student learns of them",
                 (
                     *(Part(row["dataset"], partial(_table_1, row), _needs(row)) for row in rows),
-                    *(Part(f"{row['dataset']}, student", partial(_student, row), _data(row)) for row in rows),
+                    *(Part(f"{row['dataset']}, student", partial(_student, row), *_student_needs(row)) for row in rows),
                 ),
             ),
             PaperTable(
@@ -104,9 +105,12 @@ def _needs(row: dict[str, Any]) -> tuple[DataSource, ...]:
     return (VOTES,) if row["dataset"] in _PUBLIC_VOTES else ()
 
 
-def _data(row: dict[str, Any]) -> tuple[DataSource, ...]:
+def _student_needs(row: dict[str, Any]) -> tuple[tuple[DataSource, ...], tuple[str, ...]]:
+    """The files, and the kinds of students that come with the benchmarks."""
     student = _STUDENTS.get(row["dataset"])
-    return () if student is None else (VOTES, student.source)
+    if student is None:
+        return (), ()
+    return (VOTES, student.source), tuple({student.kind} - set(STUDENTS.own))
 
 
 def _mechanism(row: dict[str, Any]) -> ConfidentGNMax:

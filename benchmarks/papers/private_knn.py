@@ -91,14 +91,17 @@ def _not_had(row: dict[str, Any], task: Task) -> Sequence[Cell]:
 
 
 def _measured(epsilon: float, printed: float | None, task: Task) -> Sequence[Cell]:
-    found = _split(task.host)
-    study = _study(found, epsilon)
-    labelled = [
-        label_record_seed(study, found.cells, pool=found.pool, seed=seed, dropout=0.0, truth=found.pool_labels)
-        for seed in task.seeds
-    ]
-    right = [100 * each.label_accuracy for each in labelled if each.label_accuracy is not None]
-    students = [_student(found, each, task.host) for each in labelled[:_MOST_STUDENTS]]
+    right: list[float] = []
+    students: list[float] = []
+    for seed in task.seeds:
+        found = _split(task.host, seed)
+        labelled = label_record_seed(
+            _study(found, epsilon), found.cells, pool=found.pool, seed=seed, dropout=0.0, truth=found.pool_labels
+        )
+        if labelled.label_accuracy is not None:
+            right.append(100 * labelled.label_accuracy)
+        if len(students) < _MOST_STUDENTS:
+            students.append(_student(found, labelled, task.host))
     row = _name("MNIST", epsilon)
     return [
         Cell(row=row, figure="student", unit="percent", printed=printed, means=_MEANS, other=_OTHER,
@@ -122,19 +125,20 @@ class _Split:
         return self.cells.map
 
 
-@lru_cache(maxsize=1)
-def _split(host: Host) -> _Split:
+@lru_cache(maxsize=5)  # for both epsilons
+def _split(host: Host, seed: int) -> _Split:
+    """Each seed draws pool and test images, the queries and who holds which private image."""
     from coordinator.queries.choice import cluster_queries
     from coordinator.queries.features import features_for
 
     data = load_mnist(DatasetRequest(seed=0, data_dir=host.data_dir), as_published)
     images = np.concatenate([data.public_inputs, data.test_inputs])
     labels = np.concatenate([data.public_labels, data.test_labels])
-    pool, test = np.split(simulation_rng(0, "pool").permutation(len(images)), [_POOL])
-    features = features_for(images[pool], "auto", seed=0)
-    queries = cluster_queries(images[pool], features, queries=_QUERIES, seed=0)
+    pool, test = np.split(simulation_rng(seed, "pool").permutation(len(images)), [_POOL])
+    features = features_for(images[pool], "auto", seed=seed)
+    queries = cluster_queries(images[pool], features, queries=_QUERIES, seed=seed)
     where = said(queries, data.private_inputs, data.private_labels, classes=data.classes)
-    dealt = np.array_split(simulation_rng(0, "parties").permutation(len(where)), _PARTIES)
+    dealt = np.array_split(simulation_rng(seed, "parties").permutation(len(where)), _PARTIES)
     cells = RecordCells(data.labelled, len(where), queries, tuple(where[each] for each in dealt), (None,) * _PARTIES)
     return _Split(cells, images[pool], labels[pool], images[test], labels[test])
 

@@ -19,6 +19,7 @@ from benchmarks.papers.paper import (
     printed_figures,
     read_cells,
 )
+from coordinator.students import STUDENTS
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_text
 from runtime.files import write_atomically
@@ -65,11 +66,13 @@ def wanted(name: str, papers: Sequence[Paper], *, only: Sequence[str], seeds: tu
 
 
 def check_data(asked: Wanted, data_dir: Path | None) -> None:
-    """Raises DataUnavailable, before anything runs, for data that a part needs: what is missing, and how to get it."""
+    """Raises DataUnavailable, before anything runs, for data that a part needs: what is missing, and how to get it;
+    InvalidInput for kinds of students that are not installed."""
     needs = {source.folder: source for _, table in asked.tables for part in table.parts for source in part.needs}
     root = data_folder(data_dir)
     missing = [source for folder, source in needs.items() if root is None or not (root / folder).is_dir()]
     if not missing:
+        _check_students(asked)
         return
     where = (
         f"no folder of data was named: --data-dir was not given and {ENVIRONMENT} is not set"
@@ -84,6 +87,18 @@ def check_data(asked: Wanted, data_dir: Path | None) -> None:
     steps = "; ".join(f"for {source.folder}/: {source.steps} (from {source.url})" for source in missing)
     rest = f". Without these there is --only {', --only '.join(without)}" if without else ""
     raise DataUnavailable(f"{where}. Next: {steps}; then set {ENVIRONMENT}=DIR or give --data-dir DIR{rest}")
+
+
+def _check_students(asked: Wanted) -> None:
+    """Raises InvalidInput for kinds of students that are not installed."""
+    trains = {table.name: {kind for part in table.parts for kind in part.trains} for _, table in asked.tables}
+    if missing := sorted({kind for kinds in trains.values() for kind in kinds if kind not in STUDENTS}):
+        rest = [name for name, kinds in trains.items() if not kinds]
+        others = f", or --only {', --only '.join(rest)}" if rest else ""
+        raise InvalidInput(
+            f"not installed: the students {', '.join(missing)} of these tables; allowed: `pip install ./benchmarks` in "
+            f"this clone{others}"
+        )
 
 
 def measure(asked: Wanted, task: Task, *, kept: Path) -> Iterator[Measured]:
