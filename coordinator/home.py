@@ -90,7 +90,7 @@ class CoordinatorHome:
         return self.study(study) / ASKED_ABOUT
 
     def released(self, name: str) -> Path:
-        """What is kept of a study's release, for the statements of later ones: who signed what it guarantees."""
+        """What is kept of each release of a study, for the statements of later ones: who signed what it guarantees."""
         return self.study(name) / "released"
 
     def settings(self) -> CoordinatorSettings:

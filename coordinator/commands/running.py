@@ -495,6 +495,7 @@ def release(
     if labelled.study.votes.pool and not labels_only:
         pool = stored_pool(labelled.pool, labelled.study)
         trained = kept_student(home.study(study) / "student", labelled, pool)
+    now = datetime.datetime.now(datetime.UTC)
     written = make_release(
         labelled,
         out=target,
@@ -505,11 +506,11 @@ def release(
         model=read_bytes(judged, most=2**31) if (judged := home.asked_about(study)).exists() else None,
         required=required,
         earlier=earlier,
-        own=sorted(home.studies.glob("*/released")),
-        keep=home.released(study),
+        own=sorted(home.studies.glob("*/released/[!.]*")),
+        keep=home.released(study) / f"{now:%Y%m%dT%H%M%S%f}",
         named=[each.split(",") for each in named],
         unproven=unproven,
-        now=datetime.datetime.now(datetime.UTC),
+        now=now,
     )
     if as_json:
         print_json(

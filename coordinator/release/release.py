@@ -34,6 +34,7 @@ from protocols.labelling.coordinator import stored_again
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.released import kept_signature
+from protocols.private_files import private_folder
 from protocols.reading import JSON_BYTES, read_bytes
 from protocols.release.manifest import STATEMENT_FILE, write_manifest
 from protocols.release.model_signature import write_model_signature
@@ -72,10 +73,10 @@ def make_release(
     trained: the student, None for labels only; model: what judges were asked about, None if they were not; required:
     what its figures must surely be (evaluation.py); earlier: the folders of other earlier releases of the same
     consortium; own: what this coordinator kept of each of its releases, of which those of the same hospitals are named
-    too; keep: where it keeps the same of this one; named: sets of hospitals, for each of which the guarantee of a
-    patient known to all of them is stated; unproven: the seats with a charge that no receipt covers, which the
-    statement names; now: UTC. Only the released labels, or sums, depend on votes. Raises InvalidInput, DataUnavailable,
-    DataCorrupt, Refused, StorageFailed; then no folder is left behind.
+    too, and of several releases of a study the last; keep: a new folder for the same of this one; named: sets of
+    hospitals, for each of which the guarantee of a patient known to all of them is stated; unproven: the seats with a
+    charge that no receipt covers, which the statement names; now: UTC. Only the released labels, or sums, depend on
+    votes. Raises InvalidInput, DataUnavailable, DataCorrupt, Refused, StorageFailed; then no folder is left behind.
     """
     terms = labelled.study.terms
     beside = officers_file_of(out)
@@ -149,10 +150,13 @@ def make_release(
                 f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
             )
         try:
-            write_atomically(beside, _officers_file(labelled, now))
             if keep is not None:  # before anybody can see the release: if in vain, it is only counted too often
-                for name in layout.EARLIER_FILES:
-                    write_atomically(keep / name, (part / name).read_bytes())
+                private_folder(keep.parent)
+                with folder_beside(keep) as kept:  # whole or absent: one that is neither would stop every later release
+                    for name in layout.EARLIER_FILES:
+                        write_atomically(kept / name, (part / name).read_bytes())
+                    put_in_place(kept, keep)
+            write_atomically(beside, _officers_file(labelled, now))
             put_in_place(part, out)
         except BaseException:
             if not out.exists():  # another command may have made it meanwhile, with the same file
@@ -234,7 +238,8 @@ def _before(
     """The earlier releases to name, with their folders, the oldest first: those given, the own ones with a hospital
     of the study, and the own ones that one of these names. Raises DataCorrupt, Refused."""
     found = [(path, signed_statement(path, authority)) for path in given]
-    kept = [(path, signed_statement(path, authority)) for path in own]
+    made = sorted(((path, signed_statement(path, authority)) for path in own), key=lambda each: each[1].created)
+    kept = {each.study: (path, each) for path, each in made}.values()
     hospitals = {party_of(seat.party) for seat in study.roster}
     while True:
         known = {study.digest.hex(), *(each.study for _, each in found)}

@@ -115,7 +115,8 @@ def test_a_study_is_released_and_verified_by_command(home, tmp_path, capsys):
     assert said.count("holds") == len(verify_release(out, None, pool=home.study("test") / "pool.npy")) - 1
     assert (out / "student.onnx").exists()
     # What later releases name it by.
-    assert (home.released("test") / "privacy.json").read_bytes() == (out / "privacy.json").read_bytes()
+    (kept,) = home.released("test").iterdir()
+    assert (kept / "privacy.json").read_bytes() == (out / "privacy.json").read_bytes()
     assert run_command(arguments) == 3
 
 

@@ -273,9 +273,11 @@ def test_a_coordinator_names_its_own_earlier_releases_of_the_same_hospitals_and_
     card = (second / "model_card.md").read_text()
     assert float(re.search(r"up to ([0-9.]+)", card)[1]) >= both
     assert both > float(re.search(r"up to ([0-9.]+)", (first / "model_card.md").read_text())[1])
-    # Released once more, it names the other one and not itself; what is given besides is named once.
-    again = consortium.release(labelled, tmp_path / "again", own=list(kept.values())[:2], earlier=[second])
-    assert [each["name"] for each in statement_of(again)["earlier_releases"]["releases"]] == ["second-3"]
+    # Released once more, it names the other one and not itself; what is given besides, or kept twice, is named once.
+    twice = [*list(kept.values())[:2], shutil.copytree(kept["second"], tmp_path / "copy")]
+    for given in ([second], []):
+        again = consortium.release(labelled, tmp_path / f"again-{len(given)}", own=twice, earlier=given)
+        assert [each["name"] for each in statement_of(again)["earlier_releases"]["releases"]] == ["second-3"]
 
 
 def test_a_node_finds_the_studies_it_voted_in_that_a_release_does_not_name(signed, tmp_path):
@@ -322,7 +324,7 @@ def test_a_release_is_whole_never_overwritten_and_only_its_coordinator_may_make_
     consortium, labelled, folder = signed
     monkeypatch.setattr("coordinator.release.release.put_in_place", Mock(side_effect=OSError(28, "full")))
     with pytest.raises(StorageFailed):
-        consortium.release(labelled, tmp_path / "release")
+        consortium.release(labelled, tmp_path / "release", keep=tmp_path / "kept")
     assert list(tmp_path.iterdir()) == []
     with refuses(InvalidInput, "exists"):
         consortium.release(labelled, folder)
@@ -338,8 +340,6 @@ def test_a_pool_that_is_not_the_studys_ends_the_release(signed, tmp_path):
     trained = train_student(labelled, POOL, kind="random_forest", seed=1, device="cpu")
     other = shutil.copytree(labelled.pool.parent, tmp_path / "other")
     np.save(other / "pool.npy", POOL + 1)
-    from dataclasses import replace
-
     with refuses(DataCorrupt, "pool"):
         consortium.release(replace(labelled, pool=other / "pool.npy"), tmp_path / "out", trained=trained)
     assert not (tmp_path / "out").exists()
