@@ -54,7 +54,7 @@ def privacy_page(statement: Mapping[str, Any]) -> str:
     short, several = statement["in_short"], statement["several_hospitals"]
     shown = _shown(len(several["any"]), first=several["charged_for"])
     body = (
-        _pages(autoescape=True)
+        _pages()
         .get_template("privacy.html.j2")
         .render(
             s=statement,
@@ -96,18 +96,9 @@ def model_card(
 ) -> str:
     """model_card.md. student: figures of the student, None where none was trained; counts: labels of each class, or
     finding; judged: what judges say of it, figure by figure, None where nobody judged."""
-    return (
-        _pages(autoescape=False)
-        .get_template("model_card.md.j2")
-        .render(
-            s=statement,
-            student=student,
-            counts=counts,
-            named=_counted(statement),
-            judged=judged,
-            worst=_worst(statement),
-        )
-    )
+    counted, worst = _counted(statement), _worst(statement)
+    card = _pages().get_template("model_card.md.j2")
+    return card.render(s=statement, student=student, counts=counts, named=counted, judged=judged, worst=worst)
 
 
 def report_page(
@@ -121,7 +112,7 @@ def report_page(
     """report.html, the cover of a release. batches: size and answered queries of each; accuracy: of the model, with the
     ends of its interval, None where nobody judged it."""
     body = (
-        _pages(autoescape=True)
+        _pages()
         .get_template("report.html.j2")
         .render(
             verdict=Markup(_report_verdict(statement, student, judged)),
@@ -315,9 +306,9 @@ def _accused(guarantee: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _pages(*, autoescape: bool) -> jinja2.Environment:
+def _pages() -> jinja2.Environment:
     return templates(
-        "coordinator.release", autoescape=autoescape, at_most=at_most, epsilon=_epsilon, percent=percent,
+        "coordinator.release", autoescape=True, at_most=at_most, epsilon=_epsilon, percent=percent,
         prose=_prose,
     )  # fmt: skip
 

@@ -364,7 +364,9 @@ def test_pages_group_equal_guarantees_name_hospitals_as_people_do_and_link_each_
     consortium, study = Consortium(tmp_path), small_study(8)
     first, *others, last = study.roster
     named = (replace(first, display_name="Klinikum <München>"), *others, replace(last, epsilon=2 * last.epsilon))
-    folder = consortium.release(consortium.label(replace(study, roster=named)), tmp_path / "release")
+    named = replace(study, roster=named, terms=replace(study.terms, task="tell <!-- left from right"))
+    folder = consortium.release(consortium.label(named), tmp_path / "release")
+    assert not [each for each in folder.glob("*.[hm]*") if "<!-- " in each.read_text()]  # it would hide what follows
     shown = f"Klinikum &lt;München&gt; ({first.party})"
     pages = [(folder / name).read_text() for name in ("report.html", "privacy.html", "privacy.de.html")]
     cover, statement, german = pages
