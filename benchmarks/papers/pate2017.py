@@ -66,8 +66,8 @@ def paper() -> Paper:
         citation="Papernot, Abadi, Erlingsson, Goodfellow & Talwar, ICLR 2017",
         link="https://arxiv.org/abs/1610.05755",
         about=(
-            "Votes of 250 MNIST teachers: the counts that the authors published in 2018; those of SVHN are not "
-            "published. Pool: the first 9,000 test images of MNIST; test part: the last 1,000.",
+            "Votes of 250 MNIST teachers on the first 9,000 test images: the counts that the authors published "
+            "in 2018; those of SVHN are not published.",
             "Noise of inverse scale 0.05 is gamma here: a label costs at most 0.1, as a moved vote changes two counts.",
             "What appendix C prints was not checked against the paper, whose appendices could not be had.",
         ),

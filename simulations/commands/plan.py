@@ -68,7 +68,7 @@ _FLAGS = [
                  "[the teachers' mean accuracy]."),
     click.option("--out", type=click.Path(), help="--optimise: folder for the frontier as CSV, JSON and a figure."),
 ]  # fmt: skip
-_NAMES = tuple("accuracy majority concentration pilot pilot_kind pilot_labels objective min_accuracy out".split())
+_NAMES = tuple("accuracy concentration pilot pilot_kind pilot_labels objective min_accuracy out".split())
 # Settings that --optimise cannot plan with other values.
 _PLANNED = {
     "view": "label",
@@ -127,8 +127,9 @@ def plan_flags(**flags: Any) -> None:
     if not flags["optimise"]:
         settings = chosen_votes(settings, flags, host_from(flags), reporter)
     check_idle_analyses(settings, given_settings(flags), votes=False)
-    if flags["counts"] is not None and settings.votes_by is not UnitSums:
-        raise InvalidInput("--counts is given, and teachers vote; allowed with --votes-by record")
+    for name in ("counts", "majority"):
+        if flags[name] is not None and settings.votes_by is not UnitSums:
+            raise InvalidInput(f"--{name} is given, and teachers vote; allowed with --votes-by record")
     if not flags["optimise"]:
         _check_idle(flags, votes_by=settings.votes_by)
     if flags["curve"]:

@@ -115,7 +115,7 @@ VOTERS: Mapping[type[Votes], Voters] = {
     # What is released are sums: there is no other view.
     UnitSums: Voters(
         check=_check_records, assumed={"view": UnitSums.view}, usual_noise=False, counted=frozenset(_BUDGETED),
-        idle=OF_TEACHERS, curve=False, rehearsed=("accuracy", "majority"),
+        idle=OF_TEACHERS, curve=False, rehearsed=("accuracy",),
     ),
 }  # fmt: skip
 
