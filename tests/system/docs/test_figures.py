@@ -100,7 +100,7 @@ def test_plans_hold_runs_as_often_and_warnings_are_as_right_as_the_pages_say() -
         gain, found = float(row["expected"]), float(row["found"])
         plan = ForeseenAccuracies(
             student=gain, alone=0.0, pooled=1.0, best=1.0, guessing=0.0, gain=gain, spread=float(row["spread"]),
-            teachers=None,
+            teachers=None, equal=False,
         )  # fmt: skip
         low, high = plan.interval
         off.append((found - gain) ** 2)
