@@ -170,6 +170,8 @@ class _Columns:
                 if dates
                 else "neither numbers nor few categories (--text COLUMN for notes)",
             )
+        elif not all(value.replace("\N{NO-BREAK SPACE}", " ").isprintable() for value in known):
+            return self._without(column, "values with line breaks or control characters: mend them")
         else:
             kind = ['kind = "categorical"', f"categories = {_list(_values(values, missing))}"]
             missing |= _NEVER_A_CATEGORY

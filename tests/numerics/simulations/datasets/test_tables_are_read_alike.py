@@ -30,8 +30,8 @@ _NUMBERS = (
 )  # fmt: skip
 _BAD_NUMBERS = ["inf", "-Infinity", "1e999", "high", "1_000", "١", "0x10", "1,5", "--1", "1 2", "None"]
 _MISSING = ["", "NA", "NaN", "nan", "?", " ", " NA "]
-_CATEGORIES = ["f", "m", "?", 'say "x"', "a, b", "two\nlines", "é"]
-_UNSEEN = ["F", "x", "f;m", "null", "'f'"]
+_CATEGORIES = ["f", "m", "?", 'say "x"', "a, b", "é"]
+_UNSEEN = ["F", "x", "two\nlines", "f;m", "null", "'f'"]
 FEATURES = (
     Feature(column="age", kind="numeric", centre=50.0, scale=10.0),
     Feature(column="dose, mg", kind="numeric", centre=0.5, scale=0.25, log=True, may_miss=True),
@@ -49,7 +49,7 @@ split = "part"
     + (
         f"centre = {each.centre}\nscale = {each.scale}\nlog = {str(each.log).lower()}\n"
         if each.kind == "numeric"
-        else "categories = ['f', 'm', '?', 'say \"x\"', 'a, b', \"two\\nlines\", 'é']\n"
+        else "categories = ['f', 'm', '?', 'say \"x\"', 'a, b', 'é']\n"
         if each.column == "ward"
         else "categories = ['f', 'm']\n"
     )

@@ -242,13 +242,14 @@ def test_a_wrong_schema_is_refused(old, new, message, csv):
 @pytest.mark.parametrize("suffix", [".csv.gz", ".parquet"])
 def test_a_proposed_schema_reads_the_file_that_it_was_proposed_from(tmp_path, capsys, suffix):
     path, schema = tmp_path / f"clinic{suffix}", tmp_path / "clinic.schema.toml"
-    table = _table().assign(note=[f"free text {row}" for row in range(120)], country="NL")
+    table = _table().assign(note=[f"free text {row}" for row in range(120)], country="NL", bed=["a", "b\nc"] * 60)
     table.to_parquet(path) if suffix == ".parquet" else table.to_csv(path, index=False)
     with refuses(DataUnavailable, "FILE", "--out", "clinic.schema.toml"):
         _load(path, None)
     assert run("schema", path, "--out", schema) == 0
     assert 'numbers nor few categories (--text COLUMN for notes): "note"' in schema.read_text()
     assert 'as all records have the same value: "country"' in schema.read_text()
+    assert 'control characters: mend them: "bed"' in schema.read_text()
     dataset = _load(path, None)
     assert dataset.class_names == ("no", "yes")
     # Age, dose with whether it is missing, two categories.
