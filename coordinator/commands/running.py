@@ -18,7 +18,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.plural import counted, utc
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option, page_options, passphrase_command, show_link
-from runtime.exits import Exit, until_signalled
+from runtime.exits import Exit, on_terminal, until_signalled
 from runtime.logs import Log
 from runtime.printing import pasteable, pasting_on_page, print_json, say_next, text_table
 
@@ -567,14 +567,12 @@ def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: boo
         return ends
     for check in checks:
         state = {True: "holds ", False: "FAILED", None: "NOT CHECKED"}[check.passed]
-        click.echo(f"{state}  {check.name}: {check.message}", err=not check.passed)
+        click.echo(on_terminal(f"{state}  {check.name}: {check.message}"), err=not check.passed)
         if check.next_step:
             click.echo(f"        next: {check.next_step}", err=True)
     if failed:
-        click.echo(
-            f"error [{Code.VERIFICATION_FAILED}]: {len(failed)} of {counted(len(checks), 'check')} failed in {folder}",
-            err=True,
-        )
+        said = f"{len(failed)} of {counted(len(checks), 'check')} failed in {folder}"
+        click.echo(f"error [{Code.VERIFICATION_FAILED}]: {on_terminal(said)}", err=True)
         say_next(f"{failed[0].next_step}", err=True)
     elif AUTHORITY in partly:
         rest = [name for name in partly if name != AUTHORITY]

@@ -135,6 +135,9 @@ def test_a_changed_release_fails_with_exit_code_8_and_says_what_to_do(home, tmp_
     figures = json.loads(capsys.readouterr().out)
     assert figures["verified"] is False
     assert {check["name"] for check in figures["checks"] if not check["passed"]} >= {"files", "charges"}
+    (out / "manifest.json").unlink()
+    assert run_command(["verify", str(out.rename(tmp_path / "a\x9b31m"))]) == 8
+    assert "\x9b" not in capsys.readouterr().err
 
 
 def test_what_is_missing_is_named(home, tmp_path, capsys):
