@@ -10,8 +10,9 @@ Thresholded GNMax under exact_composition, at the noise that this command choose
     conclave-simulate plan --optimise --parties 250 --classes 10 --queries 9000 --budgets 1.97 --weights uniform \
         --accuracy 0.7 --concentration 7.7 --accountant exact_composition --min-accuracy 0.9
 
-The pool is MNIST's first 9,000 test images, the test part the last 1,000. Students
-are those of the last epoch: nothing is chosen by test accuracy. Lines are means over seeds of noise, questions and
+Each seed draws 1,000 of MNIST's test images to test with, and the order of the others; questions are asked about those
+of them that have votes (the first 9,000 of the file). Students learn the rest unlabelled, and are those of the last
+epoch: nothing is chosen by test accuracy. Lines are means over seeds of images, noise, questions and
 student, with the half-width of the 95 % interval. --rows FILE.csv keeps the row of each seed and student.
 """
 
@@ -31,22 +32,22 @@ from numpy import ndarray
 from coordinator.queries import ORDERS_HELP
 from coordinator.queries.questions import in_order
 from coordinator.students import student_kind
-from protocols.labelling.stored_votes import VoteCounts, load_labels, load_votes
+from protocols.labelling.stored_votes import VoteCounts, load_votes
 from simulations.setup.experiment import experiment, experiment_budgets, make_study, parse_seeds
 from simulations.stages.label import label_seed, mean_and_interval
 
-POOL = 9000
+VOTED = 9000  # images of the test set, from its first on
+TEST = 1000
 _OF_THE_PAPER = {"mechanism": "confident_gnmax", "threshold": 200.0, "sigma_threshold": 150.0, "sigma": 40.0}
 _PLANNED = {"mechanism": "thresholded_gnmax", "accountant": "exact_composition"}
 
 
 @dataclass(frozen=True, eq=False)
 class Votes:
-    """The published votes on the pool and its true labels, and MNIST's test images."""
+    """The published votes on the first of MNIST's test images, and all test images with their classes."""
 
     counts: VoteCounts
     parties: int
-    truth: Int64[ndarray, " pool"]
     images: Float32[ndarray, "images 28 28"]
     classes: Int64[ndarray, " images"]
 
@@ -91,17 +92,19 @@ def _read(data: Path) -> Votes:
     stored, parties = load_votes(
         data / "pate_votes/pate2018/mnist_250_teachers.npy", kind=None, classes=None, parties=250
     )
-    truth = load_labels(f"{data / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
     with np.load(data / "mnist/mnist.npz") as archive:
         images, classes = archive["x_test"].astype(np.float32) / 255, archive["y_test"].astype(np.int64)
     assert isinstance(stored, VoteCounts)  # as published
-    return Votes(stored, parties, truth, images, classes)
+    assert stored.queries == VOTED
+    return Votes(stored, parties, images, classes)
 
 
 def _one(asked: argparse.Namespace, votes: Votes, seed: int) -> list[float]:
     """Labels, the share of them that is right, and of each student accuracy and CPU seconds."""
-    pool = votes.images[:POOL]
-    order = in_order(pool, asked.questions, seed=seed)
+    drawn = np.random.default_rng([seed, *b"test images"]).permutation(len(votes.images))
+    test, rest = drawn[:TEST], drawn[TEST:]
+    voted = rest[rest < VOTED]
+    order = voted[in_order(votes.images[voted], asked.questions, seed=seed)]
     noise: dict[str, object] = dict(_OF_THE_PAPER)
     if asked.planned:
         sigma, threshold, queries = map(float, asked.planned.split(","))
@@ -109,17 +112,18 @@ def _one(asked: argparse.Namespace, votes: Votes, seed: int) -> list[float]:
     settings = experiment(parties=votes.parties, budgets=asked.epsilon, weights="uniform", **noise)
     study = make_study(settings, experiment_budgets(settings), classes=10, queries=len(order))
     counts = VoteCounts(votes.counts.classes, votes.counts.counts[order])
-    labelled = label_seed(study, counts, seed=seed, dropout=0.0, truth=votes.truth[order])
+    labelled = label_seed(study, counts, seed=seed, dropout=0.0, truth=votes.classes[order])
     positions, targets = labelled.training_set(10)
     row = [float(len(positions)), float(labelled.label_accuracy or 0.0)]
-    rest = np.setdiff1d(np.arange(POOL), order[positions])
+    labels = order[positions]
+    unlabelled = np.setdiff1d(rest, labels)
     for kind in asked.kinds:
         start = time.process_time()
         student = student_kind(kind, device="cpu").fit(
-            pool[order[positions]], targets, unlabelled=pool[rest], classes=10, seed=seed
+            votes.images[labels], targets, unlabelled=votes.images[unlabelled], classes=10, seed=seed
         )
         seconds = time.process_time() - start
-        row += [float((student.predict(votes.images[POOL:]) == votes.classes[POOL:]).mean()), seconds]
+        row += [float((student.predict(votes.images[test]) == votes.classes[test]).mean()), seconds]
     return row
 
 

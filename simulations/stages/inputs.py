@@ -135,7 +135,7 @@ class Host:
     cache_dir: Path
     engine: str
     workers: int | None
-    named: Mapping[str, object] = field(default_factory=dict)
+    named: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     @property
     def folders(self) -> dict[str, str | int | float | bool]:

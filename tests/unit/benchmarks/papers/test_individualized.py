@@ -12,8 +12,7 @@ from simulations.stages.inputs import Host
 
 @pytest.fixture
 def task(tmp_path):
-    host = Host(data_dir=None, cache_dir=tmp_path, engine="in_process", workers=1)
-    return Task((0, 1), host, Reporter(quiet=True))
+    return Task((0, 1), Host(data_dir=None, cache_dir=tmp_path, engine="in_process", workers=1), Reporter(quiet=True))
 
 
 def invented(name, classes):
@@ -45,6 +44,7 @@ def part(table, name):
 
 
 def test_table_1_has_labels_and_accuracies_of_three_columns_and_the_published_weights(task, pools):
+    assert hash(task.host)  # pools are kept by it
     cells = {cell.figure: cell for cell in part("table-1", "MNIST 54-37-9 %").compute(task)}
     assert [cells[f"labels, {column}"].printed for column in ("PATE", "Upsample", "Weight")] == [361, 949, 1894]
     assert cells["right, Weight"].printed == pytest.approx(97.33)
