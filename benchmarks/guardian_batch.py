@@ -36,6 +36,7 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import ReservedBatch
+from protocols.levels.simulated import seat_key, seat_keys
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.mechanisms import ThresholdedGNMax
@@ -101,7 +102,9 @@ def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) ->
         unit="record",
         accountant_name="label_only",
         quorum=1,
-        confidentiality=TwoServer(units=64, abstention=False, guardian="notary", **home.public_keys()),
+        confidentiality=TwoServer(
+            units=64, abstention=False, guardian="notary", seat_keys=seat_keys(parties), **home.public_keys()
+        ),
         roster=tuple(Seat(party=f"p{n}", epsilon=40.0, delta=1e-5, weight=1.0, rate=1.0) for n in range(parties)),
         terms=Terms(
             task="benchmark",
@@ -208,9 +211,9 @@ def measure_batch(study: DeployedStudy, line: GuardianLine, run: int) -> tuple[f
     rng = np.random.default_rng(run)
     truth = rng.integers(0, study.classes, len(queries))
     replies = {}
-    for seat in study.roster:
+    for at, seat in enumerate(study.roster):
         votes = np.where(rng.random(len(queries)) < 0.8, truth, rng.integers(0, study.classes, len(queries)))
-        replies[seat.party] = SharedBallot(study, seat.party, source=system_source).cast(
+        replies[seat.party] = SharedBallot(study, seat.party, key=seat_key(at), source=system_source).cast(
             request, lambda _, votes=votes: votes[None]
         )
     channels: list[Counting] = []
