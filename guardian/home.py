@@ -231,13 +231,15 @@ def check_certificate(
 def approve_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.date, source: RandomSource) -> bool:
     """Checks and stores a study, with a new ledger; returns whether it is new. Stores nothing if anything is wrong.
 
-    today: in UTC. Raises as check_study does, InvalidInput for a name that has other terms here, StorageFailed.
+    today: in UTC. Raises as check_study does, InvalidInput for a name that has other terms here, StorageFailed, also
+    where the ledger of an approved one was lost.
     """
     check_study(home, study, today=today)
     folder = home.studies / study.name
     if folder.exists():
         if read_deployed(folder / "study.toml").digest != study.digest:
             raise InvalidInput(f"{folder} holds other terms under the name {study.name!r}; allowed: another name")
+        _kept_ledger(home, study).close()
         return False
     private_folder(home.studies)
     with folder_beside(folder) as part:

@@ -161,7 +161,8 @@ def test_a_ledger_that_is_lost_or_empty_is_never_begun_anew(home):
     approve(home, study)
     for lose in (lambda path: path.write_bytes(b""), lambda path: path.unlink()):
         lose(home.studies / study.name / "ledger.sqlite")
-        with refuses(StorageFailed, "ledger.sqlite"):
-            ApprovedStudies(home, source=system_source).find(study.digest)
+        for use in (ApprovedStudies(home, source=system_source).find, lambda _: approve(home, study)):
+            with refuses(StorageFailed, "ledger.sqlite"):
+                use(study.digest)
     with refuses(StorageFailed, "ledger.sqlite"):
         study_figures(home, study)
