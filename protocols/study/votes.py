@@ -55,8 +55,7 @@ class TeacherVotes:
     pooled, the number of teachers: seats are then groups of records, and a seat's weight is the number of teachers that
     learn one of its records; query_limit: queries that may be asked in total; batch_limit: queries in one message;
     answer_rate: the public estimate with which each party's order is chosen; stop: see schedule.py; questions: see
-    chosen.py; participation_name: see participation.py; asks: what a query
-    asks of each teacher. Raises InvalidInput, with the value and the allowed range.
+    chosen.py; participation_name: see participation.py; asks: what a query asks of each teacher. Raises InvalidInput.
     """
 
     mechanism: Mechanism
@@ -131,7 +130,7 @@ class TeacherVotes:
             )
         if self.pooled_teachers is not None:
             if pattern != "all" or study.unit != "record" or self.teachers != 1:
-                raise InvalidInput("pooled_teachers goes with participation 'all', unit 'record' and teachers = 1 only")
+                raise InvalidInput("upsampling pools records; allowed: unit 'record', teachers 1, participation 'all'")
             if not study.weights.max() <= self.pooled_teachers:
                 raise InvalidInput(
                     f"pooled_teachers is {self.pooled_teachers}; allowed: at least the {study.weights.max():g} "

@@ -90,7 +90,7 @@ def test_the_digest_changes_with_every_term(change):
             {"unit": "party", "roster": (Seat(party="a/1", epsilon=1.0, delta=1e-5, weight=1.0, rate=1.0),)},
             "privacy group",
         ),
-        ({"pooled_teachers": 3, "unit": "party"}, "pooled_teachers goes with"),
+        ({"pooled_teachers": 3, "unit": "party"}, "upsampling pools records"),
         ({"pooled_teachers": 0}, "pooled_teachers is 0; allowed"),
         ({"answer_rate": 1.5}, r"allowed: in \[0, 1\]"),
         ({"stop": "later"}, "allowed: first-exhausted"),
