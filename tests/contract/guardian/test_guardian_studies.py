@@ -2,6 +2,7 @@
 
 import datetime
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -161,8 +162,7 @@ def test_a_ledger_that_is_lost_or_empty_is_never_begun_anew(home):
     approve(home, study)
     for lose in (lambda path: path.write_bytes(b""), lambda path: path.unlink()):
         lose(home.studies / study.name / "ledger.sqlite")
-        for use in (ApprovedStudies(home, source=system_source).find, lambda _: approve(home, study)):
+        find = ApprovedStudies(home, source=system_source).find
+        for use, what in ((find, study.digest), (partial(approve, home), study), (partial(study_figures, home), study)):
             with refuses(StorageFailed, "ledger.sqlite"):
-                use(study.digest)
-    with refuses(StorageFailed, "ledger.sqlite"):
-        study_figures(home, study)
+                use(what)

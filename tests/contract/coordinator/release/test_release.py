@@ -54,12 +54,10 @@ def test_every_state_of_a_query_is_read_back(tmp_path):
 def test_the_statement_says_all_that_section_5_asks_for(signed):
     _, labelled, folder = signed
     made, study = statement_of(folder), labelled.study
-    assert (made["protected"]["unit"], made["protected"]["adjacency"]) == ("record", "replace-one")
-    assert made["protected"]["view"] == "label"
+    assert [made["protected"][each] for each in ("unit", "adjacency", "view")] == ["record", "replace-one", "label"]
     assert made["mechanism"]["name"] == "confident_gnmax"
     assert made["mechanism"]["parameters"] == {"sigma": 6.0, "sigma_threshold": 12.0, "threshold": -2.0}
-    assert made["accounting"]["method"] == "worst_case_label_only"
-    assert made["accounting"]["publishable"] is True
+    assert [made["accounting"][each] for each in ("method", "publishable")] == ["worst_case_label_only", True]
     asked, answered = made["queries"]["asked"], made["queries"]["answered"]
     assert (asked, answered) == ((labelled.labels != NOT_ASKED).sum(), (labelled.labels >= 0).sum())
     assert made["queries"]["refused"] == asked - answered
@@ -71,8 +69,7 @@ def test_the_statement_says_all_that_section_5_asks_for(signed):
     known = [row["guarantee"]["epsilon"] for row in made["several_hospitals"]["any"]]
     assert known[0] == pytest.approx(made["seats"][0]["guarantee"]["epsilon"], rel=1e-6)
     assert known[1] > known[0]
-    for part in ("who_saw_what", "not_covered", "how_to_verify"):
-        assert made[part]
+    assert all(made[part] for part in ("who_saw_what", "not_covered", "how_to_verify"))
     assert "votes" in made["who_saw_what"][0]["saw"]
 
 
@@ -355,8 +352,7 @@ def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
         labelled = labelled_study(study, ledger, tmp_path / "none.npy", labelling)
         folder = release_of(labelled, tmp_path / "release", by=deployed)
     assert [check for check in verify_release(folder, None) if check.passed is False] == []
-    made = statement_of(folder)
-    assert made["during_the_study"]["receipts_missing"] == {}
+    assert (made := statement_of(folder))["during_the_study"]["receipts_missing"] == {}
     assert all(seat["ledger"]["difference"] == 0 for seat in made["seats"])
 
 
@@ -374,9 +370,8 @@ def test_pages_group_equal_guarantees_name_hospitals_as_people_do_and_link_each_
     assert " and 1 more</th>" in cover
     assert f"7: {shown}, {', '.join(each.party for each in others)}</th>" in statement
     assert '<html lang="de">' in german
-    for page in pages:
-        for linked in re.findall(r'href="([^"]+)"', page):
-            assert (folder / linked).exists()
+    linked = [each for page in pages for each in re.findall(r'href="([^"]+)"', page)]
+    assert [each for each in linked if not (folder / each).exists()] == []
     assert not [each for each in verify_release(folder, None) if each.passed is False]
     (folder / "privacy.de.html").write_text(german.replace("<h1>", "<h1>Starker "))
     consortium.sign_again(folder)
