@@ -67,8 +67,7 @@ def paper() -> Paper:
         link="https://arxiv.org/abs/1610.05755",
         about=(
             "Votes of 250 MNIST teachers on the first 9,000 test images: the counts that the authors published "
-            "in 2018; those of SVHN are not published. A student sees 9,000 test images, the queries and others that "
-            "each seed draws, and is tested on the other 1,000.",
+            "in 2018; those of SVHN are not published. Each seed draws a student's unlabelled and test images.",
             "Noise of inverse scale 0.05 is gamma here: a label costs at most 0.1, as a moved vote changes two counts.",
             "What appendix C prints was not checked against the paper, whose appendices could not be had.",
         ),
