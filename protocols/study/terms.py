@@ -123,10 +123,15 @@ def differences(columns: Sequence[Feature], found: Sequence[tuple[int, float, fl
     return [places[at][0].difference(places[at][1], by, deviations) for at, by, deviations in found]
 
 
+def is_printable(text: str) -> bool:
+    """Whether a text holds nothing that a terminal might obey; hospitals' tables have blanks that do not break."""
+    return text.replace("\N{NO-BREAK SPACE}", " ").isprintable()
+
+
 def _check_printable(what: str, texts: Sequence[str]) -> None:
     """Raises InvalidInput for what a terminal might obey: a hospital reads these before it approves."""
-    for each in texts:  # hospitals' tables have blanks that do not break
-        if not each.replace("\N{NO-BREAK SPACE}", " ").isprintable():
+    for each in texts:
+        if not is_printable(each):
             raise InvalidInput(f"{what} has {each[:80]!r}; allowed: printable text")
 
 

@@ -23,6 +23,7 @@ from protocols.errors import InvalidInput
 from protocols.features.texts import USUAL_VECTORS
 from protocols.plural import some
 from protocols.study.features import MISSING, read_numbers
+from protocols.study.terms import is_printable
 from simulations.datasets.doubts import ranges_of, tells
 from simulations.datasets.own import plain_numbers, read_table, source_of
 from simulations.datasets.own_pool import PARTS
@@ -170,7 +171,7 @@ class _Columns:
                 if dates
                 else "neither numbers nor few categories (--text COLUMN for notes)",
             )
-        elif not all(value.replace("\N{NO-BREAK SPACE}", " ").isprintable() for value in known):
+        elif not all(map(is_printable, known)):
             return self._without(column, "values with line breaks or control characters: mend them")
         else:
             kind = ['kind = "categorical"', f"categories = {_list(_values(values, missing))}"]
